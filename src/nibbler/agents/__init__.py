@@ -1,0 +1,1 @@
+"""What learns: configs, and each algorithm of the paper as readable NumPy."""
