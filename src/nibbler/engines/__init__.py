@@ -1,0 +1,1 @@
+"""Where agents meet environments: the same algorithms at several speeds, and the one way to run them."""

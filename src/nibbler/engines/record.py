@@ -1,0 +1,47 @@
+"""What a result must say about itself to be believed later: versions, machine, environment."""
+
+import importlib.metadata
+import os
+import platform
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nibbler.mdp.environment import Environment
+
+_PACKAGES = ("nibbler", "numpy", "numba", "cupy", "jax")
+
+
+def machine_record() -> dict[str, Any]:
+    """Versions of everything that can change a number, and the machine it ran on."""
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    machine = {
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+    }
+    return {"versions": versions, "machine": machine}
+
+
+def _processor() -> str:
+    """The processor's name; Linux keeps it in /proc, where platform.processor() is often empty."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+        return names[0] if names else platform.machine()
+    except OSError:
+        return platform.processor() or platform.machine()
+
+
+def environment_record(env: "Environment", fingerprint: str) -> dict[str, Any]:
+    """An environment in plain data: its size, and a fingerprint that is equal only for equal tables."""
+    return {
+        "num_components": env.num_components,
+        "num_features": env.num_features,
+        "num_actions": env.num_actions,
+        "fingerprint": fingerprint,
+    }

@@ -1,0 +1,307 @@
+"""One way to run any agent on any environment, on any engine: `train`, and the protocol behind it.
+
+An engine is a module with `AGENTS`, the names of the agents it runs, and `open_run(env, config, seed) -> Run`.
+A `Run` is the whole of environment, agent and clock. It holds no generator state (random numbers are counted by the
+step), so `state()` followed by `restore()` in a fresh run continues it bit for bit.
+"""
+
+import importlib
+import importlib.util
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from nibbler.agents.config import AgentConfig
+from nibbler.agents.registry import default_config
+from nibbler.engines.checkpoint import (
+    checkpoint_file,
+    fingerprint,
+    read_checkpoint,
+    refuse_other_run,
+    write_checkpoint,
+)
+from nibbler.engines.progress import ProgressBar
+from nibbler.engines.record import environment_record, machine_record
+
+if TYPE_CHECKING:
+    from nibbler.engines.inspect import Inspection
+    from nibbler.mdp.environment import Environment
+
+ENGINES = {
+    "reference": "nibbler.engines.reference",
+    "cpu": "nibbler.engines.cpu",
+    "cuda": "nibbler.engines.cuda",
+    "jax": "nibbler.engines.jax",
+}
+_CHUNK_SECONDS = (
+    0.5  # how long a run works before it looks up: Ctrl-C waits this long, the bar moves this often
+)
+
+
+class Run(Protocol):
+    """Environment, agent and clock of one run on some engine."""
+
+    step: int  # transitions done, which is the number of updates the agent has made
+
+    def advance(self, steps: int) -> float:
+        """Run that many steps and return the sum of their rewards."""
+
+    def advance_bins(self, num_bins: int, bin_size: int) -> np.ndarray:
+        """Run num_bins * bin_size steps; the sum of rewards of each bin, float64[num_bins]."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything the run is, as copies under the canonical names; savable without pickle."""
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Become the run that `state()` described."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C reached `train` between two steps; `result` holds what was done until then."""
+
+    def __init__(self, message: str, result: "Result") -> None:
+        super().__init__(message)
+        self.result = result
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run earned and how: rewards per bin, speed, record, and the state to look inside."""
+
+    rewards: np.ndarray  # mean reward per bin of steps; the last bin may be shorter than bin_size
+    bin_size: int
+    steps: int
+    steps_per_second: float
+    record: dict[str, Any]
+    state: dict[str, np.ndarray] = field(repr=False)
+    env: "Environment" = field(repr=False)
+
+    def inspect(self) -> "Inspection":
+        """Look inside the learner: its questions, its inputs, what it has found."""
+        from nibbler.engines.inspect import inspect_state
+
+        return inspect_state(self.state, self.env)
+
+
+def engine_module(name: str) -> ModuleType:
+    """The module of an engine; a missing optional package is named in the error."""
+    if name not in ENGINES:
+        raise ValueError(f"engine={name!r} is not known; choose auto, {', '.join(ENGINES)}")
+    return importlib.import_module(ENGINES[name])
+
+
+def choose_engine(agent: str) -> str:
+    """The fastest engine that runs this agent here: cuda where there is a GPU, else cpu, else reference."""
+    if agent == "rainbow":
+        return "jax"
+    if gpu_available() and agent in engine_module("cuda").AGENTS:
+        return "cuda"
+    return "cpu" if agent in engine_module("cpu").AGENTS else "reference"
+
+
+def gpu_available() -> bool:
+    """True if CuPy is installed and sees a CUDA device."""
+    if importlib.util.find_spec("cupy") is None:
+        return False
+    try:
+        cupy = importlib.import_module("cupy")
+        return int(cupy.cuda.runtime.getDeviceCount()) > 0
+    except Exception:  # CuPy raises its own errors where there is a wheel but no driver or no device
+        return False
+
+
+def config_for(env: "Environment", agent: str | AgentConfig) -> AgentConfig:
+    """The config meant by `agent` on this environment, checked against its size."""
+    if isinstance(agent, AgentConfig):
+        config = agent
+    else:
+        config = default_config(agent, env.num_components, env.num_features)
+    config.validate_for(env.num_features, env.num_actions)
+    if env.coupling != "broadcast":
+        raise ValueError(f"coupling={env.coupling!r}: agents choose one action; use coupling='broadcast'")
+    return config
+
+
+def open_run(env: "Environment", agent: str | AgentConfig, seed: int = 0, engine: str = "auto") -> Run:
+    """A run at step 0, ready to advance."""
+    config = config_for(env, agent)
+    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or not 0 <= seed < 2**64:
+        raise ValueError(f"seed={seed!r} must be a whole number from 0 to 2**64 - 1")
+    name = choose_engine(config.name) if engine == "auto" else engine
+    module = engine_module(name)
+    if config.name not in module.AGENTS:
+        raise ValueError(f"the {name} engine runs {', '.join(sorted(module.AGENTS))}; not {config.name!r}")
+    run: Run = module.open_run(env, config, int(seed))
+    return run
+
+
+def train(
+    env: "Environment",
+    agent: str | AgentConfig = "nibbler",
+    steps: int = 1_000_000,
+    seed: int = 0,
+    engine: str = "auto",
+    bin_size: int = 10_000,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    save_every: float = 300.0,
+) -> Result:
+    """Run `agent` on `env` for `steps` steps in all and return what it earned.
+
+    With `checkpoint` (a folder or an .npz file) the run is saved there every `save_every` seconds, on Ctrl-C and at
+    the end; the same call continues it, and more `steps` prolong it. A continued run equals one that never stopped,
+    bit for bit. `progress=None` shows a bar only where stderr is a terminal.
+    """
+    config = config_for(env, agent)
+    for name, value in (("steps", steps), ("bin_size", bin_size)):
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name}={value!r} must be a whole number of at least 1")
+    file = None if checkpoint is None else checkpoint_file(checkpoint)
+    stored = read_checkpoint(file) if file is not None and file.exists() else None
+    if engine == "auto":  # a run stays on the engine that began it
+        engine = stored[0]["run"]["engine"] if stored else choose_engine(config.name)
+    run = open_run(env, config, seed, engine)
+    identity = {
+        "agent": config.to_dict(),
+        "bin_size": int(bin_size),
+        "engine": engine,
+        "environment": fingerprint(env.tables._asdict()),
+        "seed": int(seed),
+    }
+    curve = Curve(int(bin_size))
+    seconds = 0.0
+    if stored is not None and file is not None:
+        header, arrays = stored
+        refuse_other_run(file, header["run"], identity)
+        curve = Curve(int(bin_size), arrays.pop("curve_sums"), int(arrays.pop("curve_steps")))
+        seconds = float(header["seconds"])
+        if curve.steps > steps:
+            raise ValueError(
+                f"{file} has already done {curve.steps} steps; ask for at least that many, not {steps}"
+            )
+        run.restore(arrays)
+    clock = _Clock(seconds)
+
+    def save() -> None:
+        if file is not None:
+            arrays = {**run.state(), "curve_sums": curve.sums, "curve_steps": np.int64(curve.steps)}
+            write_checkpoint(file, {"run": identity, "seconds": clock.seconds()}, arrays)
+
+    def result() -> Result:
+        state = run.state()
+        speed = curve.steps / max(clock.seconds(), 1e-9)
+        record = {
+            **machine_record(),
+            **identity,
+            "environment": environment_record(env, identity["environment"]),
+            "steps": curve.steps,
+            "steps_per_second": speed,
+            "seconds": clock.seconds(),
+        }
+        if "weights_touched" in state:
+            record["weights_touched_per_step"] = float(state["weights_touched"]) / max(curve.steps, 1)
+        return Result(curve.means(), int(bin_size), curve.steps, speed, record, state, env)
+
+    resumed_at = curve.steps
+    with _interrupts() as interrupted, ProgressBar(config.name, steps, curve.steps, progress) as bar:
+        saved_at = time.perf_counter()
+        pace = 0.0  # steps per second of the last chunk; the first chunk is a single block, and compiles
+        while curve.steps < steps and not interrupted():
+            began, before = time.perf_counter(), curve.steps
+            earned = curve.extend(run, int(pace * _CHUNK_SECONDS), steps)
+            pace = (curve.steps - before) / max(time.perf_counter() - began, 1e-9)
+            bar.update(curve.steps, pace, earned / (curve.steps - before))
+            if time.perf_counter() - saved_at > save_every and curve.steps < steps:
+                save()
+                saved_at = time.perf_counter()
+        stopped = curve.steps < steps
+    if curve.steps > resumed_at or stored is None:
+        save()
+    if stopped:
+        kept = (
+            f"saved in {file}; the same call resumes it" if file else "nothing saved: no checkpoint was given"
+        )
+        raise Interrupted(f"stopped after {curve.steps:,} of {steps:,} steps; {kept}", result())
+    return result()
+
+
+class Curve:
+    """Rewards so far, summed per bin in an order that does not depend on where a run was stopped.
+
+    A bin is summed by blocks of at most 500 steps, so that a slow engine can be stopped inside a bin.
+    """
+
+    def __init__(self, bin_size: int, sums: np.ndarray | None = None, steps: int = 0) -> None:
+        self.bin_size = bin_size
+        self.steps = steps
+        self._sums: list[float] = [] if sums is None else [float(value) for value in sums]
+        largest = max(size for size in range(1, min(bin_size, 500) + 1) if bin_size % size == 0)
+        self._block = largest if largest >= 50 else bin_size
+
+    @property
+    def sums(self) -> np.ndarray:
+        """Sum of rewards per bin; the last bin may not be full."""
+        return np.array(self._sums, dtype=np.float64)
+
+    def means(self) -> np.ndarray:
+        """Mean reward per bin, each over the steps that it has."""
+        lengths = np.full(len(self._sums), float(self.bin_size))
+        if self.steps % self.bin_size:
+            lengths[-1] = self.steps % self.bin_size
+        return self.sums / lengths
+
+    def extend(self, run: Run, wanted: int, last: int) -> float:
+        """Advance the run by about `wanted` steps in whole blocks, not beyond `last`; the rewards earned."""
+        left = last - self.steps
+        into_block = self.steps % self._block
+        if into_block or left < self._block:  # a run whose end was not the end of a block
+            length = min(self._block - into_block, left)
+            sums = np.array([run.advance(length)])
+        else:
+            length = self._block
+            sums = run.advance_bins(min(max(1, wanted // length), left // length), length)
+        for total in sums:
+            if self.steps % self.bin_size == 0:
+                self._sums.append(0.0)
+            self._sums[-1] += float(total)
+            self.steps += length
+        return float(sums.sum())
+
+
+class _Clock:
+    """Working time of a run over all the calls that did a part of it."""
+
+    def __init__(self, seconds_before: float) -> None:
+        self._before = seconds_before
+        self._began = time.perf_counter()
+
+    def seconds(self) -> float:
+        return self._before + time.perf_counter() - self._began
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C into a flag, so that a run stops between two steps; a second one is immediate."""
+    pressed = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+        yield lambda: False
+        return
+    previous = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: pressed
+    finally:
+        signal.signal(signal.SIGINT, previous)
