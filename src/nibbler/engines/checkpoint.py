@@ -15,7 +15,7 @@ FORMAT = 1
 _HEADER = "checkpoint_json"
 
 
-class DamagedCheckpoint(ValueError):
+class DamagedCheckpointError(ValueError):
     """A checkpoint file that cannot be read back: cut short, altered, or not one of ours."""
 
 
@@ -60,7 +60,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Header and arrays of a checkpoint; a damaged file is a `DamagedCheckpoint` that says so."""
+    """Header and arrays of a checkpoint; a damaged file is a `DamagedCheckpointError` that says so."""
     try:
         with np.load(path, allow_pickle=False) as content:
             arrays = {name: content[name] for name in content.files}
@@ -68,11 +68,11 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
-        raise DamagedCheckpoint(
+        raise DamagedCheckpointError(
             f"{path} is not a readable checkpoint ({error}); delete it to start over"
         ) from error
     if header.get("format") != FORMAT:
-        raise DamagedCheckpoint(
+        raise DamagedCheckpointError(
             f"{path} has checkpoint format {header.get('format')!r}; this version reads {FORMAT}"
         )
     return header, arrays
