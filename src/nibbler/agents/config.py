@@ -1,7 +1,7 @@
 """Every number and choice of every agent, as frozen dataclasses that are validated where they are made.
 
-The defaults are Table 1 of the paper and, where the paper leaves a choice open, the reading that was measured to
-reproduce it. The literal reading is `NibblerConfig.literal`.
+The defaults are Table 1 of the paper and, where the paper leaves a choice open, the reading that was
+measured to reproduce it. The literal reading is `NibblerConfig.literal`.
 """
 
 import dataclasses
@@ -188,7 +188,7 @@ class ValueNetworkConfig(AgentConfig):
 
     @property
     def learns_state_value(self) -> bool:
-        """True: QV (bootstraps from its own state value); False: Q-learning (from the largest action value)."""
+        """True: QV, which bootstraps from its own state value; False: Q-learning."""
         raise NotImplementedError(f"{type(self).__name__} is not an agent by itself")
 
 
@@ -216,7 +216,7 @@ class QVLearningConfig(ValueNetworkConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class KnownStructureConfig(ValueNetworkConfig):
-    """One small network per component whose values are summed (figure 1b): the structure is given, not found."""
+    """One small network per component, values summed (figure 1b): the structure is given, not found."""
 
     name: ClassVar[str] = "known-structure"
 

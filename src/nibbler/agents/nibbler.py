@@ -10,12 +10,14 @@
 | Algorithm 6 | `incremental_top_k` | at most one swap per call |
 | Algorithm 7 | `co_opt` | SGD with momentum (in `value_network`) |
 
-The other engines use the same names for the same boxes. Symbols: m features, h questions, g inputs and d hidden units
-per question, A actions. `x_t` and `x_next` are the base features x^b as 0.0/1.0 vectors of length m.
+The other engines use the same names for the same boxes. Symbols: m features, h questions, g inputs and d
+hidden units per question, A actions. `x_t` and `x_next` are the base features x^b as 0.0/1.0 vectors of
+length m.
 
-Counters: `answer_error[i]` and `main_error` are sums of |Y - V| over all steps. `weights_touched` counts the weights that
-a step's gradients reach because their input is on: with n active features and k_i active inputs of question i (the bias
-is one) at x_t, a step touches 2(n + hd) in the main learner, d(k_i + 2) in each answer, and (h + 1)n in the linear ones.
+Counters: `answer_error[i]` and `main_error` are sums of |Y - V| over all steps. `weights_touched` counts
+the weights that a step's gradients reach because their input is on: with n active features and k_i active
+inputs of question i (the bias is one) at x_t, a step touches 2(n + hd) in the main learner, d(k_i + 2) in
+each answer, and (h + 1)n in the linear ones.
 """
 
 from collections.abc import Callable
@@ -105,7 +107,8 @@ def nibbler_step(
 ) -> int:
     """Algorithm 1: one step of the loop, given R_{t+1} and x_{t+1}; changes the state and returns A_{t+1}.
 
-    `discount` replaces gamma for this transition only: 0 where an episode ends, so that nothing is bootstrapped.
+    `discount` replaces gamma for this transition only: 0 where an episode ends, so that nothing is
+    bootstrapped.
     """
     gamma = config.discount if discount is None else discount
     e_t = state.nonlinear_features(
@@ -191,7 +194,7 @@ def select_inputs(
     gamma: float,
     fresh_rows: FreshRows,
 ) -> None:
-    """Algorithm 4: update K_L, the features each answer sees, by the weights of a linear answer to its question."""
+    """Algorithm 4: update K_L, what each answer sees, by the weights of a linear answer to its question."""
     for i, cumulant in enumerate(cumulants_next):
         is_selected = membership(state.inputs[i], x_t.size)
         changed, position = incremental_top_k(
@@ -239,8 +242,8 @@ def incremental_top_k(
 ) -> tuple[bool, int]:
     """Algorithm 6: swap the least useful selected feature for the most useful other one, if that is better.
 
-    Changes the list `selected` (A_L) and the mask `is_selected` (A_M) in place; returns whether a swap happened and its
-    position in the list (-1 if none). Ties go to the lowest feature index.
+    Changes the list `selected` (A_L) and the mask `is_selected` (A_M) in place; returns whether a swap
+    happened and its position in the list (-1 if none). Ties go to the lowest feature index.
     """
     if is_selected.all():
         return False, -1

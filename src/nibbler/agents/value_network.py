@@ -1,13 +1,17 @@
 """The one value network: a GVF answer inside Nibbler, Q-learning, QV-learning, and the known structure.
 
-Binary inputs feed one layer of ReLU units, and linear heads over these units estimate action values and, in QV form,
-the state value. Every input feeds the d units of its block: a flat network has one block, the known-structure network
-(figure 1b of the paper) one per component. Gradients are written by hand; a test holds them against differences.
+Binary inputs feed one layer of ReLU units, and linear heads over these units estimate action values and, in
+QV form, the state value. Every input feeds the d units of its block: a flat network has one block, the
+known-structure network (figure 1b of the paper) one per component. Gradients are written by hand; a test
+holds them against differences.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+
+from nibbler.agents.config import ValueNetworkConfig
 
 
 def co_opt(
@@ -35,7 +39,7 @@ class ValueNetwork:
         return self.head_q.shape[1] // self.hidden_weights.shape[1]
 
     def pre_activation(self, inputs: np.ndarray) -> np.ndarray:
-        """What enters each hidden unit, [B*d]: the sum of the weights of the inputs of its block that are on."""
+        """What enters each hidden unit, [B*d]: the sum of weights over the inputs of its block."""
         if self.block_of_input is None:
             return inputs @ self.hidden_weights
         units = np.zeros((self.num_blocks, self.hidden_weights.shape[1]))
@@ -71,7 +75,7 @@ class Gradients:
 def loss_gradients(
     network: ValueNetwork, inputs_t: np.ndarray, features_t: np.ndarray, action: int, target: float
 ) -> Gradients:
-    """Gradients of L = ((Y - V)^2 + (Y - Q_a)^2) / 2 at x_t, with the target Y held fixed (Algorithm 3, line 4)."""
+    """Gradients of L = ((Y - V)^2 + (Y - Q_a)^2) / 2 at x_t, the target Y held fixed (Algorithm 3)."""
     error_q = target - float(network.head_q[action] @ features_t)
     to_features = -error_q * network.head_q[action]
     error_v = 0.0
@@ -97,7 +101,7 @@ def update_network(
     alpha: float,
     nu: float,
 ) -> Gradients:
-    """One TD step of the network in place (Algorithm 3, lines 3 to 6): target, gradients, co-opt for each group."""
+    """One TD step in place (Algorithm 3, lines 3 to 6): target, gradients, co-opt for each group."""
     target = cumulant + discount * network.bootstrap(features_next)
     gradients = loss_gradients(network, inputs_t, features_t, action, target)
     if network.head_v is not None and network.head_v_momentum is not None and gradients.head_v is not None:
@@ -111,3 +115,32 @@ def update_network(
         network.hidden_weights, alpha, gradients.hidden, network.hidden_momentum, nu
     )
     return gradients
+
+
+def value_network_step(
+    network: ValueNetwork,
+    config: ValueNetworkConfig,
+    x_t: np.ndarray,
+    a_t: int,
+    reward: float,
+    x_next: np.ndarray,
+    select_action: Callable[[np.ndarray], int],
+    discount: float | None = None,
+) -> tuple[int, Gradients]:
+    """One step of Q-learning (no `head_v`) or QV-learning: an answer that sees every bit and predicts reward.
+
+    Returns A_{t+1} and the gradients used. `discount` replaces gamma for this transition only.
+    """
+    gamma = config.discount if discount is None else discount
+    inputs_t, inputs_next = with_biases(network, x_t), with_biases(network, x_next)
+    features_t, features_next = network.features(inputs_t), network.features(inputs_next)
+    a_next = select_action(network.action_values(features_next))
+    gradients = update_network(
+        network, inputs_t, features_t, a_t, reward, features_next, gamma, config.step_size, config.momentum
+    )
+    return a_next, gradients
+
+
+def with_biases(network: ValueNetwork, x: np.ndarray) -> np.ndarray:
+    """The bits, and a 1 for the bias row of every block where there are such rows (they are the last)."""
+    return np.append(x, np.ones(len(network.hidden_weights) - len(x)))

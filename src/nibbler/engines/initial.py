@@ -1,14 +1,17 @@
-"""Where every engine starts from: the same random selections and weights, drawn by seed, stream, step and slot.
+"""Where every engine starts from: the same random selections and weights.
 
-Values are float64 and round to the same float32 in every engine. With g' rows per question and w = ceil(d / 4) slots per
-row of d weights (lane j % 4 of slot j // 4 belongs to unit j):
+Values are float64 and round to the same float32 in every engine. With g' rows per question and w = ceil(d /
+4) slots per row of d weights (lane j % 4 of slot j // 4 belongs to unit j):
 
-- SELECTION, step 0: question i's inputs are a Fisher-Yates shuffle from slot i * ceil(g / 4); the cumulants from h * ceil(g / 4);
-- HIDDEN: row p of question i has slots from (i * g' + p) * w, at step 0 to begin with and at step t + 1 when the update of
-  transition t re-initialises it;
-- HEADS, step 0: the state value head of question i has slots from i * w, the head of action a from ((a + 1) * h + i) * w.
+- SELECTION, step 0: question i's inputs are a Fisher-Yates shuffle from slot i * ceil(g / 4); the cumulants
+  from h * ceil(g / 4);
+- HIDDEN: row p of question i has slots from (i * g' + p) * w, at step 0 to begin with and at step t + 1
+  when the update of transition t re-initialises it;
+- HEADS, step 0: the state value head of question i has slots from i * w, the head of action a from ((a + 1)
+  * h + i) * w.
 
-A value network draws as one question whose rows are all features (then the biases of its blocks); its heads have B * d units.
+A value network draws as one question whose rows are all features (then the biases of its blocks); its heads
+have B * d units.
 """
 
 import math
@@ -35,7 +38,7 @@ def uniform_weights(words: np.ndarray, fan_in: int | np.ndarray) -> np.ndarray:
 def weight_rows(
     seed: int, stream: int, step: int, rows: np.ndarray, width: int, fan_in: int | np.ndarray
 ) -> np.ndarray:
-    """Random weights [len(rows), width] for rows by number: row r has the ceil(width / 4) slots from r * ceil(width / 4)."""
+    """Random weights [len(rows), width]: row r has the ceil(width / 4) slots from r * ceil(width / 4)."""
     slots_per_row = -(-width // 4)
     slots = np.asarray(rows, dtype=np.int64)[:, None] * slots_per_row + np.arange(slots_per_row)
     words = draw_array(seed, stream, step, slots.ravel()).reshape(len(rows), slots_per_row * 4)
@@ -99,7 +102,7 @@ def initial_nibbler_state(
 def initial_network_state(
     config: ValueNetworkConfig, block_of_feature: np.ndarray, num_actions: int, seed: int
 ) -> dict[str, np.ndarray]:
-    """A value network before its first step: one block for Q and QV, one per component for the known structure."""
+    """A value network before its first step: one block for Q and QV, one per component if known."""
     block_of_feature = np.asarray(block_of_feature, dtype=np.int32)
     m, blocks, d = len(block_of_feature), int(block_of_feature.max()) + 1, config.hidden_units
     config.validate_for(m, num_actions)
@@ -125,7 +128,7 @@ def initial_network_state(
 
 
 def initial_linear_state(config: LinearConfig, num_features: int, num_actions: int) -> dict[str, Any]:
-    """The linear learner before its first step: all zero. `linear_q_touched` counts in steps that took the action."""
+    """The linear learner before its first step; `linear_q_touched` counts steps that took the action."""
     config.validate_for(num_features, num_actions)
     return {
         "linear_q": np.zeros((num_actions, num_features)),

@@ -1,8 +1,8 @@
 """One way to run any agent on any environment, on any engine: `train`, and the protocol behind it.
 
-An engine is a module with `AGENTS`, the names of the agents it runs, and `open_run(env, config, seed) -> Run`.
-A `Run` is the whole of environment, agent and clock. It holds no generator state (random numbers are counted by the
-step), so `state()` followed by `restore()` in a fresh run continues it bit for bit.
+An engine is a module with `AGENTS`, the names of the agents it runs, and `open_run(env, config, seed) ->
+Run`. A `Run` is the whole of environment, agent and clock. It holds no generator state (random numbers are
+counted by the step), so `state()` followed by `restore()` in a fresh run continues it bit for bit.
 """
 
 import importlib
@@ -156,9 +156,9 @@ def train(
 ) -> Result:
     """Run `agent` on `env` for `steps` steps in all and return what it earned.
 
-    With `checkpoint` (a folder or an .npz file) the run is saved there every `save_every` seconds, on Ctrl-C and at
-    the end; the same call continues it, and more `steps` prolong it. A continued run equals one that never stopped,
-    bit for bit. `progress=None` shows a bar only where stderr is a terminal.
+    With `checkpoint` (a folder or an .npz file) the run is saved there every `save_every` seconds, on
+    Ctrl-C and at the end; the same call continues it, and more `steps` prolong it. A continued run equals
+    one that never stopped, bit for bit. `progress=None` shows a bar only where stderr is a terminal.
     """
     config = config_for(env, agent)
     for name, value in (("steps", steps), ("bin_size", bin_size)):
@@ -169,7 +169,7 @@ def train(
     if engine == "auto":  # a run stays on the engine that began it
         engine = stored[0]["run"]["engine"] if stored else choose_engine(config.name)
     run = open_run(env, config, seed, engine)
-    identity = {
+    identity: dict[str, Any] = {
         "agent": config.to_dict(),
         "bin_size": int(bin_size),
         "engine": engine,
@@ -192,7 +192,7 @@ def train(
 
     def save() -> None:
         if file is not None:
-            arrays = {**run.state(), "curve_sums": curve.sums, "curve_steps": np.int64(curve.steps)}
+            arrays = {**run.state(), "curve_sums": curve.sums, "curve_steps": np.array(curve.steps)}
             write_checkpoint(file, {"run": identity, "seconds": clock.seconds()}, arrays)
 
     def result() -> Result:
