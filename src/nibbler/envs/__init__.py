@@ -1,0 +1,1 @@
+"""Environments built from the tables: catch, multi-catch, and adapters to other libraries' interfaces."""
