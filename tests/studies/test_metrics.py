@@ -243,8 +243,16 @@ def test_scaling_an_estimate_scales_its_bound_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "text"),
-    [(0, "0"), (7, "7.00"), (42, "42.0"), (999, "999"), (999.9, "1.00k"), (1_450_000, "1.45M"), (2.1e9, "2.10G")],
+    "number, text",
+    [
+        (0, "0"),
+        (7, "7.00"),
+        (42, "42.0"),
+        (999, "999"),
+        (999.9, "1.00k"),
+        (1_450_000, "1.45M"),
+        (2.1e9, "2.10G"),
+    ],
 )
 def test_quantities_print_with_three_digits(number: float, text: str) -> None:
     assert metrics.format_quantity(number) == text

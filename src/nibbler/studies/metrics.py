@@ -2,8 +2,8 @@
 
 A curve is the mean reward in consecutive bins of steps. Everything here works on `CurveSet`s (the runs of one
 setting, one row per seed) and returns `Estimate`s: a value, an interval, and, where a run ended before the
-threshold was reached, the bound that the run still gives. "Not reached" is therefore a value that goes through
-tables, ratios and fits, and never an error:
+threshold was reached, the bound that the run still gives. "Not reached" is therefore a value that goes
+through tables, ratios and fits, and never an error:
 
 - steps not reached in a run of 5M steps: value inf, bound 5M, printed `> 5.00M`;
 - a doubling ratio whose larger size was not reached: value inf, bound (5M / smaller), printed `> 3.4`;
@@ -65,7 +65,9 @@ class CurveSet:
 
     def __post_init__(self) -> None:
         if self.rewards.ndim != 2 or self.rewards.shape[0] < 1:
-            raise ValueError(f"rewards must be [seeds, bins] with a seed at least, got shape {self.rewards.shape}")
+            raise ValueError(
+                f"rewards must be [seeds, bins] with a seed at least, got shape {self.rewards.shape}"
+            )
         if self.bin_size < 1:
             raise ValueError(f"bin_size must be a positive number of steps, got {self.bin_size}")
 
@@ -210,7 +212,9 @@ class PowerLaw:
     exponent: Estimate
     scale: float
     fitted: tuple[int, ...]  # numbers of boards that the fit rests on
-    not_reached: tuple[int, ...]  # sizes without a value: they are not in the fit, and must be named beside it
+    not_reached: tuple[
+        int, ...
+    ]  # sizes without a value: they are not in the fit, and must be named beside it
 
     def steps(self, boards: NDArray[np.float64]) -> NDArray[np.float64]:
         """The fitted line."""
@@ -230,8 +234,8 @@ def _log_slopes(log_boards: NDArray[np.float64], log_steps: NDArray[np.float64])
 def power_law(by_boards: Mapping[int, Estimate]) -> PowerLaw:
     """Exponent of steps to threshold against boards, with its bootstrap interval over seeds.
 
-    Sizes that were not reached (or needed 0 steps) cannot be fitted and are listed. A bootstrap replica in which a
-    fitted size is not reached counts as an infinite exponent: the interval is then open upwards, as it should be.
+    Sizes that were not reached (or needed 0 steps) cannot be fitted and are listed. A bootstrap replica in
+    which a fitted size is not reached counts as an infinite exponent: the interval is then open upwards.
     """
     fitted = tuple(n for n in sorted(by_boards) if by_boards[n].reached and by_boards[n].value > 0)
     missing = tuple(n for n in sorted(by_boards) if not by_boards[n].reached)

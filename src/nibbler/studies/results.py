@@ -1,0 +1,219 @@
+"""What a study found: runs grouped into settings, with every metric that a table, figure or claim reads.
+
+Nothing here touches files. `nibbler.studies.reading` makes these from a results folder; tests make them from
+synthetic curves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from nibbler.studies import metrics
+from nibbler.studies.metrics import CurveSet, Estimate, PowerLaw
+
+AGENT_LABELS = {
+    "nibbler": "Nibbler",
+    "nibbler+": "Nibbler+",
+    "q-learning": "Q-learning",
+    "qv-learning": "QV-learning",
+    "rainbow": "Rainbow",
+    "linear": "Linear",
+    "known-structure": "Known structure",
+    "random": "Random",
+    "planner": "Planner",
+}
+
+
+def agent_label(agent: str) -> str:
+    """An agent's name as people write it; names that are not ours stay as they are."""
+    return AGENT_LABELS.get(agent, agent)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the runs of one group have in common: everything but the seed."""
+
+    agent: str  # "nibbler", "q-learning", ...; decides the colour
+    boards: int
+    varied: tuple[tuple[str, Any], ...] = ()  # what the study varies, by name
+
+    def value(self, name: str) -> Any:
+        """The value of something that the study varies."""
+        for key, value in self.varied:
+            if key == name:
+                return value
+        raise KeyError(f"{self} does not vary {name}")
+
+    def __str__(self) -> str:
+        extra = "".join(f", {name.replace('_', ' ')} {value}" for name, value in self.varied)
+        return f"{agent_label(self.agent)} on {self.boards} boards{extra}"
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The two rewards that a curve lies between."""
+
+    random: float | None = None  # exact
+    planner: float | None = None  # simulated
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One setting's curves and what they cost."""
+
+    setting: Setting
+    curves: CurveSet
+    lines: Lines = field(default_factory=Lines)
+    weights_per_step: float = math.nan
+    seconds_per_step: float = math.nan
+    planned_steps: int | None = None  # more than `curves.steps` while runs are under way
+    planned_seeds: int | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned seed has every planned step."""
+        steps_done = self.planned_steps is None or self.curves.steps >= self.planned_steps
+        return steps_done and (self.planned_seeds is None or self.curves.num_seeds >= self.planned_seeds)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the summary table."""
+
+    setting: Setting
+    seeds: int
+    steps: int
+    complete: bool
+    to_threshold: Estimate
+    doubling_ratio: Estimate | None  # None: half as many boards were not run
+    final_reward: Estimate
+    share: Estimate | None  # between random (0) and planner (1); None: a line is missing
+    weights_per_step: float
+    steps_per_second: float
+    weights_to_threshold: Estimate
+    seconds_to_threshold: Estimate
+
+
+@dataclass(frozen=True)
+class StudyResults:
+    """Everything measured in a study, and how it is read (threshold and smoothing are part of the result)."""
+
+    name: str
+    title: str
+    measured: tuple[Measured, ...]
+    threshold: float = 0.0
+    window: int = 1  # bins of the centred moving average under TimestepsToThreshold
+
+    @cached_property
+    def _by_setting(self) -> dict[Setting, Measured]:
+        return {m.setting: m for m in self.measured}
+
+    @cached_property
+    def _to_threshold(self) -> dict[Setting, Estimate]:
+        return {
+            m.setting: metrics.timesteps_to_threshold(m.curves, self.threshold, self.window)
+            for m in self.measured
+        }
+
+    def __iter__(self) -> Iterator[Measured]:
+        return iter(self.measured)
+
+    def get(self, agent: str, boards: int, **varied: Any) -> Measured | None:
+        """The one setting with these values, if it was measured."""
+        return self._by_setting.get(Setting(agent, boards, tuple(sorted(varied.items()))))
+
+    def only(self, agent: str | None = None, boards: int | None = None, **varied: Any) -> StudyResults:
+        """The part of the study with these values."""
+
+        def wanted(setting: Setting) -> bool:
+            values = dict(setting.varied)
+            return (
+                (agent is None or setting.agent == agent)
+                and (boards is None or setting.boards == boards)
+                and all(name in values and values[name] == value for name, value in varied.items())
+            )
+
+        kept = tuple(m for m in self.measured if wanted(m.setting))
+        return StudyResults(self.name, self.title, kept, self.threshold, self.window)
+
+    @property
+    def agents(self) -> list[str]:
+        """Agents in the order of the legend."""
+        known = list(AGENT_LABELS)
+        found = {m.setting.agent for m in self.measured}
+        return sorted(found, key=lambda a: (known.index(a) if a in known else len(known), a))
+
+    @property
+    def boards(self) -> list[int]:
+        """Problem sizes, rising."""
+        return sorted({m.setting.boards for m in self.measured})
+
+    def values(self, name: str) -> list[Any]:
+        """The values that the study tries for something it varies, rising."""
+        return sorted({dict(m.setting.varied)[name] for m in self.measured if name in dict(m.setting.varied)})
+
+    def lines(self, boards: int) -> Lines:
+        """Random and planner line on that many boards (all settings of a size share them)."""
+        for m in self.measured:
+            if m.setting.boards == boards and m.lines.random is not None and m.lines.planner is not None:
+                return m.lines
+        return next((m.lines for m in self.measured if m.setting.boards == boards), Lines())
+
+    def to_threshold(self, agent: str, **varied: Any) -> dict[int, Estimate]:
+        """TimestepsToThreshold by number of boards."""
+        wanted = tuple(sorted(varied.items()))
+        return {
+            setting.boards: estimate
+            for setting, estimate in sorted(self._to_threshold.items(), key=lambda item: item[0].boards)
+            if setting.agent == agent and setting.varied == wanted
+        }
+
+    def doubling_ratios(self, agent: str, **varied: Any) -> dict[int, Estimate]:
+        """TimestepDoublingRatio by the smaller number of boards."""
+        return metrics.doubling_ratios(self.to_threshold(agent, **varied))
+
+    def power_law(self, agent: str, **varied: Any) -> PowerLaw:
+        """The fit of steps against boards."""
+        return metrics.power_law(self.to_threshold(agent, **varied))
+
+    def final_reward(self, agent: str, boards: int, **varied: Any) -> Estimate | None:
+        """Mean reward at the end of the run, if there is one."""
+        found = self.get(agent, boards, **varied)
+        return None if found is None else metrics.final_reward(found.curves)
+
+    def rows(self) -> list[Row]:
+        """The summary table, agent by agent and size by size."""
+        order = {agent: k for k, agent in enumerate(self.agents)}
+        ordered = sorted(
+            self.measured, key=lambda m: (order[m.setting.agent], m.setting.varied, m.setting.boards)
+        )
+        return [self._row(m) for m in ordered]
+
+    def _row(self, m: Measured) -> Row:
+        varied: Mapping[str, Any] = dict(m.setting.varied)
+        steps = self._to_threshold[m.setting]
+        smaller = None
+        if m.setting.boards % 2 == 0:
+            smaller = self.to_threshold(m.setting.agent, **varied).get(m.setting.boards // 2)
+        final = metrics.final_reward(m.curves)
+        share = None
+        if m.lines.random is not None and m.lines.planner is not None and m.lines.planner > m.lines.random:
+            share = metrics.share_of_planner(final, m.lines.random, m.lines.planner)
+        return Row(
+            setting=m.setting,
+            seeds=m.curves.num_seeds,
+            steps=m.curves.steps,
+            complete=m.complete,
+            to_threshold=steps,
+            doubling_ratio=None if smaller is None else metrics.timestep_doubling_ratio(smaller, steps),
+            final_reward=final,
+            share=share,
+            weights_per_step=m.weights_per_step,
+            steps_per_second=1.0 / m.seconds_per_step if m.seconds_per_step > 0 else math.nan,
+            weights_to_threshold=metrics.scaled(steps, m.weights_per_step),
+            seconds_to_threshold=metrics.scaled(steps, m.seconds_per_step),
+        )
