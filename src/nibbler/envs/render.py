@@ -41,12 +41,12 @@ STATUS_COLOURS = {
     "minus": (250, 80, 80),
 }
 SYMBOLS = {"hot": "H", "reset": "R", "catch": "C", "miss": "M", "plus": "+", "minus": "-"}
-# Letters of 3 x 5 pixels, row by row.
+# Letters of five rows of pixels.
 GLYPHS = {
     "H": "101 101 111 101 101",
     "R": "110 101 110 101 101",
     "C": "111 100 100 100 111",
-    "M": "101 111 111 101 101",
+    "M": "10001 11011 10101 10001 10001",
     "+": "000 010 111 010 000",
     "-": "000 000 111 000 000",
 }
@@ -115,17 +115,18 @@ class Renderer:
         # Frames a third wider than high, whatever the shape of a board.
         columns = min(len(tiles), math.ceil(math.sqrt(len(tiles) * 4 / 3 * (height + GAP) / (width + GAP))))
         lines = math.ceil(len(tiles) / columns)
+        columns = math.ceil(len(tiles) / lines)  # fills the last line as far as it goes
         frame = _block(lines * (height + GAP) + GAP, columns * (width + GAP) + GAP, BACKGROUND)
         for i, tile in enumerate(tiles):
             line, column = divmod(i, columns)
             bottom = (line + 1) * (height + GAP)  # boards of different heights stand on one line
             left = GAP + column * (width + GAP)
             frame[bottom - tile.shape[0] : bottom, left : left + tile.shape[1]] = tile
-        scale = max(1, LEAST_HEIGHT // frame.shape[0])
+        scale = math.ceil(LEAST_HEIGHT / frame.shape[0])
         return frame.repeat(scale, axis=0).repeat(scale, axis=1)
 
     def ansi(self, states: Sequence[int] | NDArray[np.int32]) -> str:
-        """The components side by side as text: o ball, = paddle, @ both, and letters of the bits that are on."""
+        """The components side by side as text: o ball, = paddle, @ both, letters for the bits that are on."""
         blocks = [_write(picture, int(s)) for picture, s in zip(self._pictures, states, strict=True)]
         lines: list[str] = []
         while blocks:
@@ -173,7 +174,8 @@ def _draw_bit(box: Image, name: str, on: bool) -> None:
     symbol = SYMBOLS.get(name)
     if symbol is not None:
         letter = np.array([[pixel == "1" for pixel in row] for row in GLYPHS[symbol].split()])
-        box[1:6, 2:5][letter] = BACKGROUND if on else DIM
+        left = (BOX - 1 - letter.shape[1]) // 2
+        box[1:6, left : left + letter.shape[1]][letter] = BACKGROUND if on else DIM
 
 
 def _write(picture: _Picture, state: int) -> tuple[bool, list[str]]:
