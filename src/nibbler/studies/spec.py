@@ -137,16 +137,20 @@ class RunSpec:
 
     @property
     def label(self) -> str:
-        """A short name for people: agent, environment, size where it has one, and seed."""
+        """A name for people: the agent and the environment, each with its settings, and the seed."""
+        settings = {
+            key: value for key, value in self.environment.items() if key not in ("num_boards", "seed")
+        }
         boards = self.environment.get("num_boards")
-        varied = "-heterogeneous" if self.environment.get("heterogeneous") is True else ""
         size = f"-{boards}" if isinstance(boards, int) else ""
-        return f"{_short(self.agent)} {_short(self.environment)}{size}{varied} seed {self.seed}"
+        draw = f"#{self.environment['seed']}" if self.environment.get("seed") else ""
+        where = f"{_name(settings)}{size}{draw}{_settings(settings)}"
+        return f"{_name(self.agent)}{_settings(self.agent)} {where} seed {self.seed}"
 
     @property
     def folder_name(self) -> str:
-        """The run's folder: its label for people and its id for uniqueness."""
-        return re.sub(r"[^A-Za-z0-9_-]+", "-", self.label)[:80].strip("-") + "-" + self.id
+        """The run's folder: its label for people, as far as it fits, and its id for uniqueness."""
+        return re.sub(r"[^A-Za-z0-9_.=-]+", "-", self.label)[:100].strip("-.") + "-" + self.id
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -197,8 +201,19 @@ class RunSpec:
         return hash(self.id)
 
 
-def _short(source: Mapping[str, Any]) -> str:
+def _name(source: Mapping[str, Any]) -> str:
     return str(source.get("name") or str(source.get("import")).rpartition(":")[2])
+
+
+def _settings(source: Mapping[str, Any]) -> str:
+    """Settings in words: those that are true by name, those that are false not at all."""
+    words = ""
+    for key, value in source.items():
+        if key in ("name", "import") or value is False or value is None:
+            continue
+        text = f"{value:.4g}" if isinstance(value, float) else str(value)
+        words += f" {key}" if value is True else f" {key}={text}"
+    return words
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,6 +47,10 @@ _CHECKPOINT = re.compile(r"checkpoint-(\d+)\.npz")
 State = Literal["waiting", "running", "stopped", "failed", "finished"]
 
 
+class DamagedCheckpointWarning(UserWarning):
+    """A checkpoint could not be read; the one before it is used."""
+
+
 @dataclass(frozen=True)
 class RunStatus:
     """Where a run stands, as its folder tells."""
@@ -175,9 +179,8 @@ class RunFolder:
             except FileNotFoundError:  # its owner went on and removed it
                 continue
             except DamagedCheckpointError as error:
-                warnings.warn(
-                    f"damaged checkpoint, using the one before it: {error}", RuntimeWarning, stacklevel=2
-                )
+                message = f"damaged checkpoint, using the one before it: {error}"
+                warnings.warn(message, DamagedCheckpointWarning, stacklevel=2)
         return None
 
     def state(self) -> dict[str, np.ndarray]:
@@ -193,7 +196,7 @@ class RunFolder:
         if self.finished:
             record = self.record() or {}
             return RunStatus(
-                "finished", spec.steps, spec.steps, record.get("final_reward"), record.get("steps_per_second")
+                "finished", spec.steps, spec.steps, record.get("last_reward"), record.get("steps_per_second")
             )
         owner = read_owner(self.path)
         progress = _quietly(self.path / "progress.json")
@@ -240,6 +243,7 @@ class RunFolder:
         arrays = {name: np.asarray(array) for name, array in arrays.items()}
         with explained("write", path):
             write_checkpoint(path, {**header, "step": step, "checksum": fingerprint(arrays)}, arrays)
+            path.chmod((self.path / "spec.json").stat().st_mode & 0o666)  # for whoever may read the rest
         self.forget_checkpoints(CHECKPOINTS_KEPT)
 
     def forget_checkpoints(self, keep: int) -> None:
@@ -275,7 +279,10 @@ class ResultsFolder:
 
     def run(self, spec: RunSpec) -> RunFolder:
         """The folder of this spec's run, which may not exist yet."""
-        return RunFolder(self.path / "runs" / spec.folder_name)
+        path = self.path / "runs" / spec.folder_name
+        if not path.exists():  # only the id counts: labels are for people and may change
+            path = next((self.path / "runs").glob(f"*-{spec.id}"), path)
+        return RunFolder(path)
 
     def runs(self) -> Iterator[RunFolder]:
         """Every run that is here, in the order of the folders' names."""

@@ -1,0 +1,284 @@
+"""A run being worked on: it advances, remembers what came of it, saves, and finishes.
+
+Rewards, counters and snapshots of a part that is repeated after a crash come out the same, bit for bit,
+because a run is a function of its spec and its step; only timing differs, and it is kept apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nibbler.engines.run import Curve
+from nibbler.studies.build import build_environment, build_run
+from nibbler.studies.provenance import provenance
+from nibbler.studies.spec import RunSpec
+from nibbler.studies.store import FORMAT, RunFolder
+from nibbler.track import Tracker, open_tracker
+
+CHUNK_SECONDS = 0.5  # how long a run works before it looks up
+SNAPSHOTS = 50
+
+# What a snapshot takes from a state that has it, one row per question, and what its column is called.
+_SNAPSHOT = {
+    "cumulants": "cumulant",
+    "inputs": "inputs",
+    "input_swaps": "input_swaps",
+    "answer_error": "answer_error",
+}
+
+
+def snapshot_steps(spec: RunSpec) -> set[int]:
+    """About fifty moments to look inside, at ends of bins: half evenly spaced, half in equal ratios."""
+    bins = spec.num_bins
+    even = np.linspace(1, bins, min(bins, SNAPSHOTS // 2))
+    ratios = np.geomspace(1, bins, min(bins, SNAPSHOTS // 2))
+    ends = np.unique(np.rint(np.concatenate([even, ratios])).astype(np.int64))
+    return {0, *(min(int(end) * spec.bin_size, spec.steps) for end in ends)}
+
+
+class Session:
+    """A run being worked on: it advances, remembers what came of it, saves, and finishes.
+
+    `execute` drives one; a runner that steps many runs at once drives many. The caller holds the run's lock.
+    """
+
+    def __init__(self, spec: RunSpec, folder: RunFolder, tracking: str | None = None) -> None:
+        self.spec = spec
+        self.folder = folder
+        self._about = {"id": spec.id, "label": spec.label, "spec": spec.to_dict()}
+        loaded = folder.load_checkpoint()
+        header, arrays = loaded if loaded is not None else ({}, {})
+        self.env = build_environment(spec.environment)
+        self.run, self.engine, self.agent = build_run(spec, self.env, header.get("engine", spec.engine))
+        self.resumable = bool(getattr(self.run, "resumable", True))
+        self.curve = Curve(spec.bin_size)
+        self._seconds: list[float] = []  # of work until the end of each bin
+        self._work = 0.0
+        self._counters: dict[str, list[float]] = {}
+        self._snapshots: dict[str, list[np.ndarray]] = {}
+        self._snapshot_steps: list[int] = []
+        self._segments: list[dict[str, Any]] = list(header.get("segments", []))
+        if arrays:
+            self._restore(arrays)
+        self._due = {step for step in snapshot_steps(spec) if step >= self.curve.steps}
+        self._due -= set(self._snapshot_steps)
+        self._began = self.curve.steps
+        self._work_before = self._work
+        self._measured: list[tuple[int, float]] = []  # steps and seconds of each chunk after the first
+        self._pace = 1.0  # steps per second of the last chunk; the first is one block, which may compile
+        self._started = datetime.now(UTC).isoformat(timespec="seconds")
+        self._tracker: Tracker | None = None
+        if tracking is not None:
+            self._tracker = open_tracker(tracking, folder.path / tracking, self.curve.steps)
+        self._take_snapshot()
+
+    @property
+    def step(self) -> int:
+        return self.curve.steps
+
+    @property
+    def done(self) -> bool:
+        return self.curve.steps >= self.spec.steps
+
+    @property
+    def reward(self) -> float | None:
+        """Mean reward of the latest full bin; before there is one, of what there is."""
+        means = self.curve.means()
+        return float(means[max(len(self._seconds) - 1, 0)]) if len(means) else None
+
+    @property
+    def steps_per_second(self) -> float | None:
+        """Speed in this session without its first chunk, where compiled engines compile."""
+        measured = self._measured[1:] or self._measured
+        seconds = sum(s for _, s in measured)
+        return sum(n for n, _ in measured) / seconds if seconds > 0 else None
+
+    def advance(self) -> None:
+        """Work for about half a second, at most to the end of the bin."""
+        before = self.curve.steps
+        end = min((before // self.spec.bin_size + 1) * self.spec.bin_size, self.spec.steps)
+        began = time.perf_counter()
+        self.curve.extend(self.run, max(1, int(self._pace * CHUNK_SECONDS)), end)
+        spent = time.perf_counter() - began
+        self._pace = (self.curve.steps - before) / max(spent, 1e-9)
+        self._work += spent
+        self._measured.append((self.curve.steps - before, spent))
+        if self.curve.steps == end:
+            self._end_bin()
+
+    def save(self) -> None:
+        """Write a checkpoint, and the curve so far for whoever looks."""
+        if self.resumable:
+            self.folder.save_checkpoint(self.step, self._header(), self._arrays())
+        self._write_tables()
+
+    def finish(self) -> None:
+        """Write the results and, last, the record that marks the run as finished."""
+        self.save()
+        self.folder.save_record(self._record())
+        self.folder.forget_checkpoints(1)
+        self.close()
+
+    def close(self) -> None:
+        if self._tracker is not None:
+            self._tracker.close()
+            self._tracker = None
+
+    def progress(self) -> dict[str, Any]:
+        return {"step": self.step, "reward": self.reward, "steps_per_second": self.steps_per_second}
+
+    # -- inside ----------------------------------------------------------------------------------------------
+
+    def _end_bin(self) -> None:
+        self._seconds.append(self._work)
+        for name, value in self._read_counters().items():
+            self._counters.setdefault(name, []).append(float(value))
+        self._take_snapshot()
+        if self._tracker is not None:
+            latest = {"reward": self.reward, **{k: v[-1] for k, v in self._diagnostics().items()}}
+            self._tracker.log(
+                self.step, {name: float(value) for name, value in latest.items() if value is not None}
+            )
+
+    def _read_counters(self) -> Mapping[str, float]:
+        counters: Callable[[], Mapping[str, float]] | None = getattr(self.run, "counters", None)
+        return counters() if counters is not None else {}
+
+    def _take_snapshot(self) -> None:
+        if self.step not in self._due:
+            return
+        self._due.discard(self.step)
+        own: Callable[[], Mapping[str, np.ndarray]] | None = getattr(self.run, "snapshot", None)
+        if own is not None:
+            taken = {name: np.array(value) for name, value in own().items()}
+        else:
+            state = self.run.state()
+            taken = {_SNAPSHOT[name]: np.array(state[name]) for name in _SNAPSHOT if name in state}
+        if taken:
+            self._snapshot_steps.append(self.step)
+            for name, value in taken.items():
+                self._snapshots.setdefault(name, []).append(value)
+
+    def _lengths(self) -> np.ndarray:
+        return np.diff(self._ends(), prepend=0)
+
+    def _ends(self) -> np.ndarray:
+        bins = len(self._seconds)
+        return np.minimum(np.arange(1, bins + 1, dtype=np.int64) * self.spec.bin_size, self.spec.steps)
+
+    def _diagnostics(self) -> dict[str, np.ndarray]:
+        """Counters as means per step of each bin."""
+        lengths = self._lengths()
+        return {name: np.diff(np.array(v), prepend=0.0) / lengths for name, v in self._counters.items()}
+
+    def _header(self) -> dict[str, Any]:
+        segment = {
+            "from": self._began,
+            "to": self.step,
+            "seconds": round(self._work - self._work_before, 3),
+            "steps_per_second": self.steps_per_second,
+            "started": self._started,
+            **provenance(),
+        }
+        current = [segment] if self.step > self._began else []
+        return {"spec": self.spec.id, "engine": self.engine, "segments": [*self._segments, *current]}
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        state = self.run.state() if self.resumable else {}
+        return {
+            **{f"state/{name}": np.asarray(value) for name, value in state.items()},
+            **{f"counters/{name}": np.array(values) for name, values in self._counters.items()},
+            **{f"snapshots/{name}": np.array(values) for name, values in self._snapshots.items()},
+            "snapshot_steps": np.array(self._snapshot_steps, dtype=np.int64),
+            "curve/sums": self.curve.sums,
+            "curve/steps": np.array(self.curve.steps, dtype=np.int64),
+            "curve/seconds": np.array(self._seconds),
+            "work": np.array(self._work),
+        }
+
+    def _restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        def part(prefix: str) -> dict[str, np.ndarray]:
+            return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+
+        self.run.restore(part("state/"))
+        self.curve = Curve(self.spec.bin_size, arrays["curve/sums"], int(arrays["curve/steps"]))
+        self._seconds = arrays["curve/seconds"].tolist()
+        self._work = float(arrays["work"])
+        self._counters = {name: values.tolist() for name, values in part("counters/").items()}
+        self._snapshots = {name: list(values) for name, values in part("snapshots/").items()}
+        self._snapshot_steps = arrays["snapshot_steps"].tolist()
+
+    def _write_tables(self) -> None:
+        ends = self._ends()
+        curve = {"step": ends, "reward": self.curve.means()[: len(ends)], **self._diagnostics()}
+        self.folder.save_table("curve", curve, self._about)
+        self.folder.save_table("timing", {"step": ends, "seconds": np.array(self._seconds)}, self._about)
+        if self._snapshot_steps:
+            self.folder.save_table("snapshots", self._snapshot_table(), self._about)
+        names = getattr(self.env, "feature_names", None)
+        components = getattr(self.env, "component_of_feature", None)
+        if (
+            names is not None
+            and components is not None
+            and not (self.folder.path / "features.parquet").exists()
+        ):
+            columns = {
+                "feature": np.arange(len(names), dtype=np.int32),
+                "name": pa.array([str(name) for name in names]),
+                "component": np.asarray(components, dtype=np.int32),
+            }
+            self.folder.save_table("features", columns, self._about)
+
+    def _snapshot_table(self) -> dict[str, Any]:
+        times = len(self._snapshot_steps)
+        questions = len(next(iter(self._snapshots.values()))[0])
+        columns: dict[str, Any] = {
+            "step": np.repeat(np.array(self._snapshot_steps, dtype=np.int64), questions),
+            "question": np.tile(np.arange(questions, dtype=np.int32), times),
+        }
+        for name, taken in self._snapshots.items():
+            values = np.array(taken).reshape(times * questions, -1)
+            flat = pa.array(values.ravel())
+            wide = values.shape[1] != 1 or np.ndim(taken[0]) > 1
+            columns[name] = pa.FixedSizeListArray.from_arrays(flat, values.shape[1]) if wide else flat
+        return columns
+
+    def _record(self) -> dict[str, Any]:
+        segments = self._header()["segments"]
+        speeds = [(s["to"] - s["from"], s["steps_per_second"]) for s in segments if s["steps_per_second"]]
+        seconds = sum(steps / speed for steps, speed in speeds)
+        totals = {name: values[-1] for name, values in self._counters.items()}
+        if "weights_touched" not in totals and self.resumable:
+            touched = self.run.state().get("weights_touched")
+            totals.update({} if touched is None else {"weights_touched": float(touched)})
+        size = {k: getattr(self.env, k, None) for k in ("num_components", "num_features", "num_actions")}
+        digest = {
+            name: hashlib.sha256((self.folder.path / name).read_bytes()).hexdigest()
+            for name in ("curve.parquet", "snapshots.parquet")
+            if (self.folder.path / name).exists()
+        }
+        return {
+            "format": FORMAT,
+            "id": self.spec.id,
+            "label": self.spec.label,
+            "steps": self.step,
+            "engine": self.engine,
+            "agent": self.agent,
+            "environment": {name: value for name, value in size.items() if value is not None},
+            "last_reward": self.reward,
+            "mean_reward": float(self.curve.sums.sum() / self.step),
+            "seconds": round(self._work, 3),
+            "steps_per_second": sum(n for n, _ in speeds) / seconds if seconds > 0 else None,
+            **{f"{name}_per_step": total / self.step for name, total in totals.items()},
+            **provenance(),
+            "segments": segments,
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "sha256": digest,
+        }
