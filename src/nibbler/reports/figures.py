@@ -134,9 +134,10 @@ def draw_estimates(
         )
         axes.annotate(
             "",
-            xy=(where[n], e.bound * 1.55),
-            xytext=(where[n], e.bound * 1.08),
-            arrowprops={"arrowstyle": "->", "color": line_colour, "linewidth": 1.0},
+            xy=(where[n], e.bound),
+            xytext=(0, 15),
+            textcoords="offset points",
+            arrowprops={"arrowstyle": "<-", "color": line_colour, "linewidth": 1.0, "shrinkB": 3.5},
         )
     if missed:  # room for the arrows
         axes.update_datalim([(where[n], e.bound * 1.6) for n, e in missed.items()])

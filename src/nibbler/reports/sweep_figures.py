@@ -37,7 +37,7 @@ def value_label(name: str, value: Any) -> str:
     return f"{show_value(value)} {noun}" if noun else f"{words(name)} {show_value(value)}"
 
 
-def spaced(values: list[Any], apart: float = 1.17) -> list[Any]:
+def spaced(values: list[Any], apart: float = 1.25) -> list[Any]:
     """Values that leave each other room as labels on a log axis."""
     kept: list[Any] = []
     for value in values:
@@ -95,7 +95,7 @@ def sweep_panels(
         last.axvline(mark[0], color=INK, linewidth=0.8, linestyle=(0, (1, 2)))
         last.annotate(
             mark[1],
-            xy=(mark[0], 0.55),
+            xy=(mark[0], 0.22),
             xycoords=("data", "axes fraction"),
             xytext=(4, 0),
             textcoords="offset points",

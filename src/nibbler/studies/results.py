@@ -33,6 +33,12 @@ def agent_label(agent: str) -> str:
     return AGENT_LABELS.get(agent, agent)
 
 
+def orderable(value: Any) -> tuple[bool, float, str]:
+    """A key that sorts numbers as numbers and before text, since a spec may mix them."""
+    number = isinstance(value, (int, float))
+    return not number, float(value) if number else 0.0, str(value)
+
+
 @dataclass(frozen=True)
 class Setting:
     """What the runs of one group have in common: everything but the seed."""
@@ -154,7 +160,8 @@ class StudyResults:
 
     def values(self, name: str) -> list[Any]:
         """The values that the study tries for something it varies, rising."""
-        return sorted({dict(m.setting.varied)[name] for m in self.measured if name in dict(m.setting.varied)})
+        found = {dict(m.setting.varied)[name] for m in self.measured if name in dict(m.setting.varied)}
+        return sorted(found, key=orderable)
 
     def lines(self, boards: int) -> Lines:
         """Random and planner line on that many boards (all settings of a size share them)."""
@@ -189,7 +196,12 @@ class StudyResults:
         """The summary table, agent by agent and size by size."""
         order = {agent: k for k, agent in enumerate(self.agents)}
         ordered = sorted(
-            self.measured, key=lambda m: (order[m.setting.agent], m.setting.varied, m.setting.boards)
+            self.measured,
+            key=lambda m: (
+                order[m.setting.agent],
+                [(name, orderable(value)) for name, value in m.setting.varied],
+                m.setting.boards,
+            ),
         )
         return [self._row(m) for m in ordered]
 

@@ -1,0 +1,346 @@
+"""The paper's studies by name: what to run, at three sizes, and which figures and claims each is for.
+
+Sizes: `smoke` (seconds; shows that it works and nothing else), `laptop` (minutes to an hour on two cores) and
+`paper` (the paper's own scale, for a GPU or a cluster). Studies share runs: the same spec is the same folder,
+so `scaling` reads the runs of `curves`, and a default that a sweep passes through is not run again. That is
+why `nibbler_agent` and `q_agent` leave out what is the default anyway.
+
+The paper gives some grids only as a picture. There the grid is chosen so that it can show the claim, and the
+study's `grid` says which it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nibbler.studies.lines import PLANNER_STEPS
+from nibbler.studies.spec import RunSpec, Study
+
+SIZES = ("smoke", "laptop", "paper")
+SEEDS = {"nibbler": 3, "qv-learning": 3, "q-learning": 10, "rainbow": 2, "linear": 3, "known-structure": 3}
+BITS_PER_BOARD = 56
+FAST_KAPPA = 0.005 * math.sqrt(2.0)  # Nibbler+
+
+# Steps by number of boards. The paper gives 40M for 32 boards; Nibbler crosses zero at about 0.65M steps per
+# board, later on 4 and 8 boards, and every run is long enough to see whether it stays there.
+PAPER_STEPS = {
+    2: 5_000_000,
+    4: 12_000_000,
+    8: 24_000_000,
+    16: 32_000_000,
+    32: 40_000_000,
+    64: 90_000_000,
+    128: 180_000_000,
+}
+LAPTOP_STEPS = {2: 3_000_000, 4: 8_000_000, 8: 16_000_000}
+SMOKE_STEPS = {2: 20_000, 4: 20_000}
+STEPS = {"smoke": SMOKE_STEPS, "laptop": LAPTOP_STEPS, "paper": PAPER_STEPS}
+BINS = {"smoke": 1_000, "laptop": 10_000, "paper": 10_000}
+ENGINE = {"smoke": "cpu", "laptop": "cpu", "paper": "auto"}
+WINDOW = 11  # bins of smoothing under TimestepsToThreshold: 110k steps at 10k per bin
+
+
+@dataclass(frozen=True)
+class PaperStudy:
+    """One of the studies that come with the library."""
+
+    name: str
+    title: str  # the question it answers, in a line
+    source: str  # where it is in the paper
+    grid: str  # what is run, and what the paper left open about it
+    build: Callable[[str], list[RunSpec]]
+    figures: tuple[str, ...]
+    sizes: tuple[str, ...] = SIZES
+    varied: tuple[str, ...] = ()
+    labels: tuple[Mapping[str, Any], ...] = ()
+
+    def study(self, size: str) -> Study:
+        """The study at a size, as plain data."""
+        if size not in self.sizes:
+            raise ValueError(f"{self.name} has no size {size!r}; choose {', '.join(self.sizes)}")
+        reading = {
+            "threshold": 0.0,
+            "window": 1 if size == "smoke" else WINDOW,
+            "varied": list(self.varied),
+            "labels": [dict(label) for label in self.labels],
+            "figures": list(self.figures),
+        }
+        return Study(self.name, size, tuple(self.build(size)), self.title, reading)
+
+
+def environment(boards: int, seed: int, **settings: Any) -> dict[str, Any]:
+    """Multi-catch; each seed has a permutation (and family) of its own, as the metric averages over both."""
+    return {"name": "multi_catch", "num_boards": boards, "seed": seed, **settings}
+
+
+def nibbler_agent(boards: int, **settings: Any) -> dict[str, Any]:
+    """Nibbler with Table 1 for this many boards but for the settings given."""
+    defaults = {
+        "num_questions": 2 * boards,
+        "inputs_per_question": min(82, BITS_PER_BOARD * boards),
+        "hidden_units": 256,
+    }
+    return {"name": "nibbler", **{k: v for k, v in settings.items() if defaults.get(k) != v}}
+
+
+def q_agent(**settings: Any) -> dict[str, Any]:
+    """Q-learning with the paper's settings but for those given."""
+    defaults = {"hidden_units": 256, "step_size": 0.001, "momentum": 0.99}
+    return {"name": "q-learning", **{k: v for k, v in settings.items() if defaults[k] != v}}
+
+
+def runs(
+    size: str, boards: int, agent: Mapping[str, Any], seeds: int, steps: int | None = None, **settings: Any
+) -> list[RunSpec]:
+    """The runs of one setting, one per seed."""
+    engine = "jax" if agent["name"] == "rainbow" else ENGINE[size]
+    return [
+        RunSpec(
+            environment(boards, seed, **settings),
+            dict(agent),
+            STEPS[size][boards] if steps is None else steps,
+            seed,
+            engine,
+            BINS[size],
+        )
+        for seed in range(seeds)
+    ]
+
+
+def planner_runs(size: str, sizes: Iterable[int], seeds: int = 1, **settings: Any) -> list[RunSpec]:
+    """The planner lines: short, since they only measure a rate."""
+    steps = 20_000 if size == "smoke" else PLANNER_STEPS
+    return [spec for n in sizes for spec in runs(size, n, {"name": "planner"}, seeds, steps, **settings)]
+
+
+def seeds_for(size: str, agent: str, most: int = 3) -> int:
+    """Seeds per setting: two to show that it works, three on a laptop, the paper's number in the paper."""
+    return {"smoke": 2, "laptop": min(most, 3)}.get(size, SEEDS[agent])
+
+
+def curves(size: str) -> list[RunSpec]:
+    """Every agent on every number of boards."""
+    boards = list(STEPS[size])
+    agents = ["nibbler", "q-learning", "qv-learning", "linear"]
+    if size == "paper":
+        agents.append("rainbow")
+    specs = planner_runs(size, boards)
+    for n in boards:
+        for agent in agents:
+            specs += runs(size, n, {"name": agent}, seeds_for(size, agent))
+    return specs
+
+
+def quickstart(size: str) -> list[RunSpec]:
+    """The shortest honest look: Nibbler and the baselines on 2 and 4 boards."""
+    if size == "smoke":
+        return [s for s in curves(size) if s.environment["num_boards"] in (2, 4)]
+    steps = {2: 2_500_000, 4: 4_000_000}
+    # The longest runs first, so that two cores finish together.
+    order = [(n, agent) for n in (4, 2) for agent in ("nibbler", "q-learning", "qv-learning", "linear")]
+    specs = [s for n, agent in order for s in runs(size, n, {"name": agent}, 2, steps[n])]
+    return specs + planner_runs(size, (2, 4))
+
+
+def q_sweep(size: str) -> list[RunSpec]:
+    """Q-learning over step sizes, momenta and hidden sizes, beside Nibbler."""
+    full = ((1e-4, 3e-4, 1e-3, 3e-3, 1e-2), (0.0, 0.9, 0.99), (256, 1024, 4096))
+    grids: dict[str, dict[int, tuple[Any, ...]]] = {
+        "smoke": {2: ((1e-3, 3e-3), (0.99,), (16, 32)), 4: ((1e-3, 3e-3), (0.99,), (16, 32))},
+        "laptop": {
+            8: ((3e-4, 1e-3, 3e-3), (0.0, 0.99), (64, 256, 1024)),
+            32: ((3e-4, 1e-3, 3e-3), (0.99,), (256, 1024)),
+        },
+        "paper": dict.fromkeys((8, 32), full),
+    }
+    steps = {"smoke": {}, "laptop": {8: 4_000_000, 32: 4_000_000}, "paper": {}}[size]
+    seeds = 1 if size == "laptop" else 2
+    specs = planner_runs(size, grids[size])
+    for n, (step_sizes, momenta, hidden) in grids[size].items():
+        for units in hidden:
+            for momentum in momenta:
+                for step_size in step_sizes:
+                    agent = q_agent(hidden_units=units, step_size=step_size, momentum=momentum)
+                    specs += runs(size, n, agent, seeds, steps.get(n))
+        if size == "paper":
+            specs += runs(size, n, nibbler_agent(n), seeds_for(size, "nibbler"))
+    return specs
+
+
+def hidden_units(size: str) -> list[RunSpec]:
+    """Nibbler by units per question, and Q-learning by units in all."""
+    boards, per_question, in_all = {
+        "smoke": ((2, 4), (8, 16), (16, 32)),
+        "laptop": ((2, 4), (32, 64, 128, 256), (64, 256, 1024)),
+        "paper": ((2, 4, 8, 16, 32), (32, 64, 128, 256, 512), (32, 64, 128, 256, 512, 1024)),
+    }[size]
+    seeds = 2 if size == "smoke" else 3
+    specs = planner_runs(size, boards)
+    for n in boards:
+        for d in per_question:
+            specs += runs(size, n, nibbler_agent(n, hidden_units=d), seeds)
+        for d in in_all:
+            specs += runs(size, n, q_agent(hidden_units=d), seeds)
+    return specs
+
+
+def heterogeneous(size: str) -> list[RunSpec]:
+    """Boards that differ in rows, wind, arrival and reward probability; and the noisy wind for comparison."""
+    boards = {"smoke": (2, 4), "laptop": (2, 4, 8), "paper": (2, 4, 8, 16, 32, 64)}[size]
+    noisy_boards = {"smoke": 2, "laptop": 4, "paper": 8}[size]
+    seeds = {"smoke": 2, "laptop": 3, "paper": 5}[size]
+    specs = planner_runs(size, boards, seeds, heterogeneous=True)
+    for n in boards:
+        specs += runs(size, n, nibbler_agent(n), seeds, heterogeneous=True)
+        specs += runs(size, n, nibbler_agent(n, kappa=FAST_KAPPA), seeds, heterogeneous=True)
+    specs += planner_runs(size, (noisy_boards,), seeds, heterogeneous=True, noisy_wind=True)
+    specs += runs(size, noisy_boards, nibbler_agent(noisy_boards), seeds, heterogeneous=True, noisy_wind=True)
+    return specs
+
+
+def fixed_nibbler(size: str) -> list[RunSpec]:
+    """One number of questions on growing problems: enough for the middle sizes, too few for the last."""
+    questions = {"smoke": 4, "laptop": 8, "paper": 32}[size]
+    boards = {"smoke": (2, 4), "laptop": (2, 4, 8), "paper": (2, 4, 8, 16, 32, 64)}[size]
+    seeds = 2 if size == "smoke" else 3
+    specs = planner_runs(size, boards)
+    for n in boards:
+        specs += runs(size, n, nibbler_agent(n, num_questions=questions), seeds)
+    return specs
+
+
+def questions(size: str) -> list[RunSpec]:
+    """The number of questions on one problem, from far too few to four times as many."""
+    boards, grid = {
+        "smoke": (2, (2, 4)),
+        "laptop": (4, (2, 4, 6, 8, 12, 16)),
+        "paper": (16, (4, 8, 16, 24, 32, 48, 64)),
+    }[size]
+    seeds = 2 if size == "smoke" else 3
+    specs = planner_runs(size, (boards,))
+    for h in grid:
+        specs += runs(size, boards, nibbler_agent(boards, num_questions=h), seeds)
+    return specs
+
+
+def inputs(size: str) -> list[RunSpec]:
+    """Inputs per question on one problem, around the 56 bits that a board has."""
+    boards, grid = {
+        "smoke": (2, (10, 56)),
+        "laptop": (4, (10, 20, 30, 40, 50, 56, 70, 82, 112)),
+        "paper": (16, (10, 20, 30, 40, 50, 56, 70, 82, 112, 140)),
+    }[size]
+    seeds = 2 if size == "smoke" else 3
+    specs = planner_runs(size, (boards,))
+    for g in grid:
+        specs += runs(size, boards, nibbler_agent(boards, inputs_per_question=g), seeds)
+    return specs
+
+
+STUDIES: dict[str, PaperStudy] = {
+    s.name: s
+    for s in (
+        PaperStudy(
+            "quickstart",
+            "Does Nibbler learn where a linear learner cannot, and what does a doubling cost?",
+            "a first look at Figures 5 and 6",
+            "Nibbler, Q-learning, QV-learning and linear Q on 2 and 4 boards, 2 seeds; 2.5M and 4M steps.",
+            quickstart,
+            ("curves", "scaling", "discovery"),
+            sizes=("smoke", "laptop"),
+        ),
+        PaperStudy(
+            "curves",
+            "How does each agent's reward grow with experience, from 2 to 128 boards?",
+            "Experiments, first subsection (reward curves by scale)",
+            "All agents on doubling numbers of boards; seeds as in the paper (Nibbler 3, QV 3, Q 10, "
+            "Rainbow 2). Rainbow runs at the paper's size only. Linear Q is ours: section 2.2 says that it "
+            "must fail.",
+            curves,
+            ("curves", "discovery"),
+        ),
+        PaperStudy(
+            "scaling",
+            "How do steps to threshold and compute grow when the problem doubles?",
+            "Experiments, second subsection (threshold and doubling ratio)",
+            "The runs of `curves`, read by TimestepsToThreshold (reward 0) and TimestepDoublingRatio.",
+            curves,
+            ("scaling", "compute"),
+        ),
+        PaperStudy(
+            "q-sweep",
+            "Can any setting of Q-learning do on 32 boards what it does on 8?",
+            "Experiments, second subsection (the Q-learning sweep)",
+            "The paper names step sizes, momenta and hidden sizes up to 4096 without listing them; ours are "
+            "step sizes 1e-4 to 1e-2 in half decades, momenta 0, 0.9, 0.99 and 256, 1024, 4096 units, 2 "
+            "seeds. Laptop: a part of that grid, 1 seed, 4M steps.",
+            q_sweep,
+            ("q-sweep",),
+            varied=("hidden_units", "step_size", "momentum"),
+        ),
+        PaperStudy(
+            "hidden-units",
+            "Do more hidden units make learning faster, and do they change how it scales?",
+            "Experiments, third subsection (resources)",
+            "Nibbler with 32 to 512 units per question and Q-learning with 32 to 1024 units in all (the "
+            "paper names 32 per question and 1024), 3 seeds. Laptop: 2 and 4 boards.",
+            hidden_units,
+            ("hidden-units",),
+            varied=("hidden_units",),
+        ),
+        PaperStudy(
+            "heterogeneous",
+            "Does Nibbler scale when the boards differ in size and dynamics?",
+            "Experiments, fourth subsection (heterogeneous components)",
+            "Nibbler and Nibbler+ (kappa 0.005*sqrt(2)) on 2 to 64 varied boards, 5 seeds, each a family of "
+            "its own. The noisy wind, which the paper mentions and does not show, on one size.",
+            heterogeneous,
+            ("heterogeneous", "discovery"),
+            labels=(
+                {"label": "nibbler, noisy wind", "environment": {"noisy_wind": True}},
+                {"label": "nibbler+", "agent": {"name": "nibbler", "kappa": FAST_KAPPA}},
+                {"label": "nibbler", "agent": {"name": "nibbler"}},
+            ),
+        ),
+        PaperStudy(
+            "fixed-nibbler",
+            "What happens to one fixed Nibbler as the problem outgrows it?",
+            "Appendix B, fixed hyperparameters on varying problem sizes",
+            "The paper shows a collapse at 32 boards without giving the number of questions; ours is 32 "
+            "questions, two for each of 16 boards, on 2 to 64 boards. Laptop: 8 questions on 2, 4 and 8 "
+            "boards.",
+            fixed_nibbler,
+            ("fixed-nibbler",),
+        ),
+        PaperStudy(
+            "questions",
+            "How many questions does a problem need?",
+            "Appendix B, number of GVF questions",
+            "The paper gives neither the problem nor the grid; ours is 16 boards with 4 to 64 questions "
+            "(two per board is 32). Laptop: 4 boards with 2 to 16.",
+            questions,
+            ("questions",),
+            varied=("num_questions",),
+        ),
+        PaperStudy(
+            "inputs",
+            "How many inputs does a question need, and what do too many cost?",
+            "Appendix B, number of base features per question",
+            "10 to 140 inputs around a board's 56 bits; the paper's text names 30 and 70 as the turning "
+            "points. 16 boards; laptop: 4 boards with 10 to 112.",
+            inputs,
+            ("inputs",),
+            varied=("inputs_per_question",),
+        ),
+    )
+}
+
+
+def paper_study(name: str) -> PaperStudy:
+    """A study by name."""
+    if name not in STUDIES:
+        raise ValueError(f"there is no study {name!r}; the studies are {', '.join(STUDIES)}")
+    return STUDIES[name]
