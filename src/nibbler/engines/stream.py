@@ -20,7 +20,7 @@ from nibbler.engines.inspect import Inspection, inspect_state
 from nibbler.mdp.philox import ACTION, check_seed, draw_array
 
 FEATURES_PER_QUESTION = 28  # as in Table 1: two questions for the 56 bits of a board
-_CONTINUED, _BEGUN = 0, 1  # slots of the ACTION stream: after an update, and where an episode begins
+_CONTINUED, _BEGUN = 0, 1  # slots of the ACTION stream: after an update, and where a new episode begins
 
 
 class StreamLearner(Protocol):
@@ -85,8 +85,9 @@ class Nibbler:
     def start(self, observation: ArrayLike) -> int:
         """Begin a stream or an episode: choose an action for its first observation, learn nothing."""
         active = self._read_observation(observation)
+        slot = _CONTINUED if self._active is None else _BEGUN  # A_0 is drawn as in a run of `train`
         self._active = active
-        self._action = self._select(self._learner.action_values(active), _BEGUN)
+        self._action = self._select(self._learner.action_values(active), slot)
         return self._action
 
     def step(self, reward: float, observation: ArrayLike, discount: float | None = None) -> int:
@@ -99,7 +100,7 @@ class Nibbler:
         """
         active = self._read_observation(observation)
         value = _read_number("reward", reward)
-        if not math.isfinite(np.float32(np.clip(value, -1e39, 1e39))):
+        if abs(value) > np.finfo(np.float32).max:
             raise ValueError(f"reward={reward!r} is too large for 32-bit floats; scale it down")
         gamma = self.config.discount if discount is None else _read_number("discount", discount)
         if not 0.0 <= gamma <= 1.0:
