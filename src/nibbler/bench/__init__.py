@@ -1,0 +1,1 @@
+"""Benchmarks: each module has a `run` that measures, prints a table and returns its rows."""
