@@ -54,9 +54,7 @@ class ReferenceRun:
         return dense(active, self.env.num_features)
 
     def _select(self, action_values: np.ndarray, step: int) -> int:
-        """A_t: epsilon-greedy by the two words that step t has for it."""
-        words = draw_array(self.seed, ACTION, step, [0])[0]
-        return epsilon_greedy(action_values, self.config.epsilon, words)
+        return select_action(action_values, self.config.epsilon, self.seed, step)
 
     def state(self) -> dict[str, np.ndarray]:
         return {
@@ -79,33 +77,59 @@ class ReferenceStream:
     """Nibbler's boxes fed from outside with lists of active features (for `nibbler.Nibbler`)."""
 
     def __init__(self, config: NibblerConfig, num_features: int, num_actions: int, seed: int) -> None:
+        self.num_steps = 0
         self._config = config
-        self._num_features = num_features
+        self._seed = seed
+        self._sizes = num_features, num_actions
         self._learner = NibblerLearner(config, num_features, num_actions, seed)
+        self._active = np.empty(0, dtype=np.int32)
+        self._action = 0
+
+    def begin(self, active: np.ndarray) -> int:
+        self._learner = NibblerLearner(self._config, *self._sizes, self._seed)
+        self.num_steps = 0
+        return self.restart(active, 0)
+
+    def restart(self, active: np.ndarray, slot: int) -> int:
+        self._active = active
+        self._action = self._select(self.action_values(active), slot)
+        return self._action
+
+    def step(self, active: np.ndarray, reward: float, discount: float) -> int:
+        self.num_steps += 1
+        x_t, x_next = self._dense(self._active), self._dense(active)
+        seen = Transition(x_t, self._action, reward, x_next, active, self.num_steps, discount)
+        self._action = self._learner.learn(seen, lambda values: self._select(values, 0))
+        self._active = active
+        return self._action
 
     def action_values(self, active: np.ndarray) -> np.ndarray:
-        return self._learner.action_values(dense(active, self._num_features), active)
+        return self._learner.action_values(self._dense(active), active)
 
-    def learn(
-        self,
-        active_t: np.ndarray,
-        a_t: int,
-        reward: float,
-        active_next: np.ndarray,
-        discount: float,
-        step: int,
-    ) -> np.ndarray:
-        values_next = self.action_values(active_next)
-        x_t, x_next = dense(active_t, self._num_features), dense(active_next, self._num_features)
-        seen = Transition(x_t, a_t, reward, x_next, active_next, step, discount)
-        self._learner.learn(seen, lambda values: 0)  # the caller chooses by the values returned
-        return values_next
+    def _dense(self, active: np.ndarray) -> np.ndarray:
+        return dense(active, self._sizes[0])
 
-    def arrays(self, step: int) -> dict[str, np.ndarray]:
-        return self._learner.arrays(step)
+    def _select(self, action_values: np.ndarray, slot: int) -> int:
+        return select_action(action_values, self._config.epsilon, self._seed, self.num_steps, slot)
 
-    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        self._learner.load(settled(arrays, self._config))
+    def state(self) -> dict[str, np.ndarray]:
+        return {
+            **self._learner.arrays(self.num_steps),
+            "active": self._active.copy(),
+            "action": np.array(self._action),
+            "step": np.array(self.num_steps),
+        }
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        self._learner.load(settled(state, self._config))
+        self.num_steps = int(state["step"])
+        self._action = int(state["action"])
+        self._active = np.array(state["active"], dtype=np.int32)
+
+
+def select_action(action_values: np.ndarray, epsilon: float, seed: int, step: int, slot: int = 0) -> int:
+    """A_t: epsilon-greedy by the two words that step t has for it (slot 1 where a new episode begins)."""
+    return epsilon_greedy(action_values, epsilon, draw_array(seed, ACTION, step, [slot])[0])
 
 
 def dense(active: np.ndarray, num_features: int) -> np.ndarray:

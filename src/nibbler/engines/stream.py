@@ -13,38 +13,39 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nibbler.agents.config import NibblerConfig
-from nibbler.agents.policy import epsilon_greedy
 from nibbler.agents.registry import config_from_dict
 from nibbler.engines.checkpoint import checkpoint_file, read_checkpoint, write_checkpoint
 from nibbler.engines.inspect import Inspection, inspect_state
-from nibbler.mdp.philox import ACTION, check_seed, draw_array
+from nibbler.mdp.philox import check_seed
 
 FEATURES_PER_QUESTION = 28  # as in Table 1: two questions for the 56 bits of a board
-_CONTINUED, _BEGUN = 0, 1  # slots of the ACTION stream: after an update, and where a new episode begins
+_NEXT_STEP, _NEW_EPISODE = 0, 1  # slots of the ACTION stream
 
 
 class StreamLearner(Protocol):
-    """Nibbler's update on lists of active features; each engine that can be fed from outside has one."""
+    """Nibbler with its x_t and a_t, fed from outside with lists of active features; two engines have one."""
+
+    @property
+    def num_steps(self) -> int:
+        """Updates made so far."""
+
+    def begin(self, active: np.ndarray) -> int:
+        """Become a new agent that has seen one observation; returns A_0."""
+
+    def restart(self, active: np.ndarray, slot: int) -> int:
+        """Continue from another observation without learning; the action is drawn from that slot."""
+
+    def step(self, active: np.ndarray, reward: float, discount: float) -> int:
+        """Algorithm 1 for the transition to an observation; returns the next action."""
 
     def action_values(self, active: np.ndarray) -> np.ndarray:
         """Q-hat of the main learner for every action, with the current weights."""
 
-    def learn(
-        self,
-        active_t: np.ndarray,
-        a_t: int,
-        reward: float,
-        active_next: np.ndarray,
-        discount: float,
-        step: int,
-    ) -> np.ndarray:
-        """Algorithm 1 for one transition; returns Q-hat at x_{t+1} before the update. `step` is t + 1."""
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything, under the canonical names, as copies."""
 
-    def arrays(self, step: int) -> dict[str, np.ndarray]:
-        """The state under the canonical names, as copies."""
-
-    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Take over a state under the canonical names."""
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Become the learner that `state` describes."""
 
 
 class Nibbler:
@@ -77,18 +78,21 @@ class Nibbler:
         self.config.validate_for(self.num_features, self.num_actions)
         self.seed = check_seed(seed)
         self.engine = engine
-        self.steps = 0  # updates made
         self._learner = _make_learner(engine, self.config, self.num_features, self.num_actions, self.seed)
-        self._active: np.ndarray | None = None  # x_t; None before the stream has begun
-        self._action = 0  # a_t
+        self._learner.begin(np.empty(0, dtype=np.int32))
+        self._begun = False  # whether there is an observation to learn from yet
+
+    @property
+    def steps(self) -> int:
+        """Updates made so far."""
+        return self._learner.num_steps
 
     def start(self, observation: ArrayLike) -> int:
         """Begin a stream or an episode: choose an action for its first observation, learn nothing."""
         active = self._read_observation(observation)
-        slot = _CONTINUED if self._active is None else _BEGUN  # A_0 is drawn as in a run of `train`
-        self._active = active
-        self._action = self._select(self._learner.action_values(active), slot)
-        return self._action
+        slot = _NEW_EPISODE if self._begun else _NEXT_STEP  # so A_0 is that of a run of `train`
+        self._begun = True
+        return self._learner.restart(active, slot)
 
     def step(self, reward: float, observation: ArrayLike, discount: float | None = None) -> int:
         """Learn from the transition to `observation` and the reward that came with it; return an action.
@@ -105,21 +109,13 @@ class Nibbler:
         gamma = self.config.discount if discount is None else _read_number("discount", discount)
         if not 0.0 <= gamma <= 1.0:
             raise ValueError(f"discount={discount!r} must be between 0 and 1")
-        if self._active is None:
+        if not self._begun:
             return self.start(observation)
-        self.steps += 1
-        values = self._learner.learn(self._active, self._action, value, active, gamma, self.steps)
-        self._active = active
-        self._action = self._select(values, _CONTINUED)
-        return self._action
+        return self._learner.step(active, value, gamma)
 
     def action_values(self, observation: ArrayLike) -> np.ndarray:
         """What the agent now thinks of every action in a situation; changes nothing."""
         return self._learner.action_values(self._read_observation(observation))
-
-    def _select(self, action_values: np.ndarray, slot: int) -> int:
-        words = draw_array(self.seed, ACTION, self.steps, [slot])[0]
-        return epsilon_greedy(action_values, self.config.epsilon, words)
 
     def _read_observation(self, observation: ArrayLike) -> np.ndarray:
         """The sorted indices of the bits that are on, int32; anything else is refused."""
@@ -150,14 +146,7 @@ class Nibbler:
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything the agent is, under the canonical names, as copies."""
-        begun = self._active is not None
-        return {
-            **self._learner.arrays(self.steps),
-            "step": np.array(self.steps),
-            "action": np.array(self._action),
-            "begun": np.array(begun),
-            "active": np.array(self._active if begun else [], dtype=np.int32),
-        }
+        return {**self._learner.state(), "begun": np.array(self._begun)}
 
     def inspect(self) -> Inspection:
         """Look inside: the questions, their inputs, swaps and errors."""
@@ -186,10 +175,8 @@ class Nibbler:
         made: dict[str, Any] = dict(header["stream"])
         made["config"] = config_from_dict(made["config"])
         agent = cls(**made)
-        agent._learner.load(arrays)
-        agent.steps = int(arrays["step"])
-        agent._action = int(arrays["action"])
-        agent._active = np.array(arrays["active"]) if arrays["begun"] else None
+        agent._begun = bool(arrays.pop("begun"))
+        agent._learner.restore(arrays)
         return agent
 
 
@@ -218,7 +205,7 @@ def _make_learner(
 
         return ReferenceStream(config, num_features, num_actions, seed)
     if engine == "cpu":
-        from nibbler.engines.cpu import CpuStream
+        from nibbler.engines.cpu.nibbler import CompiledNibbler
 
-        return CpuStream(config, num_features, num_actions, seed)
+        return CompiledNibbler(config, num_features, num_actions, seed)
     raise ValueError(f"engine={engine!r} cannot be fed from outside; choose cpu or reference")
