@@ -150,7 +150,7 @@ class RunSpec:
     @property
     def folder_name(self) -> str:
         """The run's folder: its label for people, as far as it fits, and its id for uniqueness."""
-        return re.sub(r"[^A-Za-z0-9_.=-]+", "-", self.label)[:100].strip("-.") + "-" + self.id
+        return re.sub(r"[^A-Za-z0-9_.-]+", "-", self.label)[:100].strip("-.") + "-" + self.id
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -349,11 +349,13 @@ class Study:
 def _expand(entry: Any, defaults: Any) -> list[RunSpec]:
     if not isinstance(entry, Mapping) or not isinstance(defaults, Mapping):
         raise ValueError("it must be a table with environment, agent and steps")
+    if "seed" in entry and "seeds" in entry:
+        raise ValueError("give seed or seeds, not both")
     merged = {**defaults, **entry}
+    if "seed" in entry:
+        merged.pop("seeds", None)
     if "seeds" not in merged:
         return [RunSpec.from_dict(merged)]
-    if "seed" in entry:
-        raise ValueError("give seed or seeds, not both")
     seeds = merged.pop("seeds")
     merged.pop("seed", None)
     if not isinstance(seeds, list):
