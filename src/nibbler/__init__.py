@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from nibbler.envs.registration import register as _register_environments
+
 __version__ = "0.1.0"
 
 # Where each public name lives. Names are imported when first used, so that `import nibbler` is quick.
@@ -54,3 +56,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+_register_environments()

@@ -24,10 +24,10 @@ Coupling = Literal["broadcast", "independent"]
 class EnvTables(NamedTuple):
     """The tables of an environment, packed for compiled code; identical components share their rows.
 
-    The outcomes of action a in state s of board b are those from outcome_start[r] to outcome_start[r + 1] with
-    r = row_base[b] + s * board_actions[b] + a; its features those of feature_start at state_base[b] + s, which
-    are observed at permutation[feature_base[b] + feature_index]. Start states work like outcomes, with row
-    start_base[b].
+    The outcomes of action a in state s of board b run from outcome_start[r] to outcome_start[r + 1] with
+    r = row_base[b] + s * board_actions[b] + a. The features of state s run from feature_start[p] to
+    feature_start[p + 1] with p = state_base[b] + s, and feature_index[k] among them is observed as bit
+    permutation[feature_base[b] + feature_index[k]]. Start states work like outcomes, in row start_base[b].
     """
 
     row_base: NDArray[np.int64]  # [boards]
@@ -52,8 +52,8 @@ class Environment:
     """Finite MDPs side by side: rewards are summed, bits concatenated and permuted, one action sent to all.
 
     With `coupling="independent"` each component takes an action of its own (the full product of the paper).
-    `permute` draws the permutation of the observation from the seed, leaves it out (False), or gives it: entry
-    j says where bit j of the concatenated observation is observed.
+    `permute` draws the permutation of the observation from the seed, leaves it out (False), or gives it:
+    entry j says where bit j of the concatenated observation is observed.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class Environment:
                 raise ValueError(f"component {index} is a {type(component).__name__}; give a FiniteMDP")
             if component.terminal is not None and len(self.components) > 1:
                 raise ValueError(
-                    f"component {index} is episodic, and episodes of several components would not end together; "
-                    "use it alone, or make it continuing"
+                    f"component {index} is episodic, and the episodes of several components would not end "
+                    "together; use it alone, or make it continuing"
                 )
         if self.coupling not in ("broadcast", "independent"):
             raise ValueError(f"coupling={self.coupling!r} is unknown; use 'broadcast' or 'independent'")
@@ -92,8 +92,8 @@ class Environment:
         if self.coupling == "broadcast" and len(set(counts)) > 1:
             odd = next(index for index, count in enumerate(counts) if count != counts[0])
             raise ValueError(
-                f"component 0 has {counts[0]} actions and component {odd} has {counts[odd]}; a broadcast action "
-                "needs the same number everywhere (or use coupling='independent')"
+                f"component 0 has {counts[0]} actions and component {odd} has {counts[odd]}; a broadcast "
+                "action needs the same number everywhere (or use coupling='independent')"
             )
 
     def _permutation(self, permute: bool | ArrayLike) -> NDArray[np.int32]:
@@ -106,7 +106,8 @@ class Environment:
             np.sort(given), np.arange(self.num_features)
         ):
             raise ValueError(
-                f"permute is not a permutation: give each of 0 to {self.num_features - 1} exactly once, or a bool"
+                f"permute is not a permutation; give each of 0 to {self.num_features - 1} exactly once, "
+                "or True or False"
             )
         return given.astype(np.int32)
 

@@ -128,7 +128,10 @@ class FiniteMDP:
         terminal: ArrayLike | None = None,
         labels: Sequence[Hashable] | None = None,
     ) -> FiniteMDP:
-        """Build an MDP from full arrays: transition[S, A, S], reward[S, A, S] or [S, A], features[S, m] of 0/1."""
+        """Build an MDP from full arrays: transition[S, A, S], reward[S, A, S] or [S, A], features[S, m].
+
+        `features` holds zeros and ones; the rest is as in `from_triples`.
+        """
         chances = np.asarray(transition, dtype=np.float64)
         if chances.ndim != 3 or chances.shape[0] != chances.shape[2]:
             raise ValueError(f"transition must have shape [states, actions, states], got {chances.shape}")
@@ -196,7 +199,7 @@ class FiniteMDP:
             if ends[-1]:
                 continue
             for action in range(num_actions):
-                for chance, successor, reward in outcomes(label, action):
+                for chance, successor, emitted in outcomes(label, action):
                     if chance == 0.0:
                         continue
                     if successor not in number:
@@ -207,13 +210,18 @@ class FiniteMDP:
                             )
                         number[successor] = len(number)
                         frontier.append(successor)
-                    rows.append((number[label], action, number[successor], chance, reward))
+                    rows.append((number[label], action, number[successor], chance, emitted))
         start = np.zeros(len(number))
         start[: len(weights)] = list(weights.values())
+        columns: list[Any] = [list(column) for column in zip(*rows, strict=True)] or [[]] * 5
         return cls.from_triples(
             len(number),
             num_actions,
-            *(zip(*rows, strict=True) if rows else ((),) * 5),
+            columns[0],
+            columns[1],
+            columns[2],
+            columns[3],
+            columns[4],
             [list(features(label)) for label in number],
             num_features=num_features,
             feature_names=feature_names,
@@ -277,8 +285,8 @@ class FiniteMDP:
         others = np.flatnonzero(part != part[0])
         if others.size:
             raise ValueError(
-                f"the MDP is not ergodic: {self.name_state(0)} and {self.name_state(int(others[0]))} cannot both "
-                "be reached from each other; add transitions between them, or remove the states left for good"
+                f"the MDP is not ergodic: {self.name_state(0)} and {self.name_state(int(others[0]))} cannot "
+                "both be reached from each other; add transitions, or remove the states left for good"
             )
         return self
 

@@ -14,6 +14,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from nibbler.mdp.compiled import fused
+
 # One stream per purpose, so that draws for different purposes never share a counter.
 TRANSITION = 0
 ACTION = 1
@@ -37,7 +39,7 @@ _HALF = np.uint64(32)
 _ROUNDS = 10
 
 
-@njit(cache=True)
+@fused
 def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> tuple[Any, Any, Any, Any]:
     """Four random 32-bit words for one counter and key, in compiled code."""
     # Words live in 64 bits because Numba promotes 32-bit unsigned arithmetic anyway.
@@ -55,7 +57,7 @@ def philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> tuple[Any, A
     return np.uint32(x0), np.uint32(x1), np.uint32(x2), np.uint32(x3)
 
 
-@njit(cache=True)
+@fused
 def draw(seed: Any, stream: Any, step: Any, slot: Any) -> tuple[Any, Any, Any, Any]:
     """Four random words of a stream at a step and slot, in compiled code."""
     wide_seed = np.uint64(seed)

@@ -10,60 +10,44 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from nibbler.mdp.compiled import fused, loop
 from nibbler.mdp.environment import EnvTables
 from nibbler.mdp.philox import ACTION, START, TRANSITION, draw, draw_array
 
 _HALF = np.uint64(32)
+# Indices are unsigned: Numba would test signed ones for counting from the end.
+_ONE = np.uint64(1)
 
 
-@njit(cache=True)
-def _sample(threshold: Any, begin: Any, end: Any, word: Any) -> Any:
+@fused
+def _sample(threshold: Any, begin: Any, last: Any, word: Any) -> Any:
     """The outcome of a row that a random word selects; the last one is taken without comparison."""
     k = begin
-    while k < end - 1 and word >= threshold[k]:
-        k += 1
+    while k < last and word >= threshold[k]:
+        k += _ONE
     return k
 
 
-@njit(cache=True)
+@fused
 def _start_board(tables: EnvTables, states: Any, board: Any, word: Any) -> None:
-    row = tables.start_base[board]
-    k = _sample(tables.start_threshold, tables.start_start[row], tables.start_start[row + 1], word)
-    states[board] = tables.start_state[k]
+    row = np.uint64(tables.start_base[board])
+    begin, last = np.uint64(tables.start_start[row]), np.uint64(tables.start_start[row + _ONE]) - _ONE
+    states[board] = tables.start_state[_sample(tables.start_threshold, begin, last, word)]
 
 
-@njit(cache=True)
-def _observe_board(tables: EnvTables, state: Any, board: Any, active: Any, count: Any) -> Any:
-    place = tables.state_base[board] + state
-    base = tables.feature_base[board]
-    for k in range(tables.feature_start[place], tables.feature_start[place + 1]):
-        active[count] = tables.permutation[base + tables.feature_index[k]]
-        count += 1
-    return count
+@fused
+def _step_board(tables: EnvTables, states: Any, board: Any, num_actions: Any, action: Any, word: Any) -> Any:
+    """Move one board on and return its reward."""
+    row = np.uint64(tables.row_base[board] + states[board] * num_actions + action)
+    begin, last = np.uint64(tables.outcome_start[row]), np.uint64(tables.outcome_start[row + _ONE]) - _ONE
+    k = _sample(tables.threshold, begin, last, word)
+    states[board] = tables.next_state[k]
+    return tables.reward[k]
 
 
-@njit(cache=True)
-def _step_board(
-    tables: EnvTables,
-    states: Any,
-    board: Any,
-    num_actions: Any,
-    action: Any,
-    word: Any,
-    active: Any,
-    count: Any,
-) -> Any:
-    row = tables.row_base[board] + states[board] * num_actions + action
-    k = _sample(tables.threshold, tables.outcome_start[row], tables.outcome_start[row + 1], word)
-    state = tables.next_state[k]
-    states[board] = state
-    return tables.reward[k], _observe_board(tables, state, board, active, count)
-
-
-@njit(cache=True)
+@fused
 def start(tables: EnvTables, states: NDArray[np.int32], seed: int) -> None:
     """Draw the start state of every board."""
     boards = states.shape[0]
@@ -78,16 +62,22 @@ def start(tables: EnvTables, states: NDArray[np.int32], seed: int) -> None:
             _start_board(tables, states, first + 3, w3)
 
 
-@njit(cache=True)
+@fused
 def observe(tables: EnvTables, states: NDArray[np.int32], active: NDArray[np.int32]) -> int:
     """Fill `active` with the observed indices of the bits that are on, board by board; returns how many."""
     count = 0
     for board in range(states.shape[0]):
-        count = _observe_board(tables, states[board], board, active, count)
+        place = np.uint64(tables.state_base[board] + states[board])
+        base = np.uint64(tables.feature_base[board])
+        k, end = np.uint64(tables.feature_start[place]), np.uint64(tables.feature_start[place + _ONE])
+        while k < end:
+            active[count] = tables.permutation[base + np.uint64(tables.feature_index[k])]
+            count += 1
+            k += _ONE
     return count
 
 
-@njit(cache=True)
+@fused
 def step_environment(
     tables: EnvTables,
     states: NDArray[np.int32],
@@ -103,24 +93,20 @@ def step_environment(
     boards = states.shape[0]
     num_actions = tables.num_actions
     reward = 0.0
-    count = 0
     for first in range(0, boards, 4):
         w0, w1, w2, w3 = draw(seed, TRANSITION, step, first >> 2)
-        r, count = _step_board(tables, states, first, num_actions, action, w0, active, count)
-        reward += r
+        reward += _step_board(tables, states, first, num_actions, action, w0)
         if first + 1 < boards:
-            r, count = _step_board(tables, states, first + 1, num_actions, action, w1, active, count)
-            reward += r
+            reward += _step_board(tables, states, first + 1, num_actions, action, w1)
         if first + 2 < boards:
-            r, count = _step_board(tables, states, first + 2, num_actions, action, w2, active, count)
-            reward += r
+            reward += _step_board(tables, states, first + 2, num_actions, action, w2)
         if first + 3 < boards:
-            r, count = _step_board(tables, states, first + 3, num_actions, action, w3, active, count)
-            reward += r
-    return reward, count
+            reward += _step_board(tables, states, first + 3, num_actions, action, w3)
+    # Bits are listed afterwards: a wrongly predicted branch above then does not hold them up.
+    return reward, observe(tables, states, active)
 
 
-@njit(cache=True)
+@fused
 def step_independent(
     tables: EnvTables,
     states: NDArray[np.int32],
@@ -131,42 +117,32 @@ def step_independent(
 ) -> tuple[float, int]:
     """One transition of every board, each under its own action: the full product of the paper."""
     reward = 0.0
-    count = 0
     for board in range(states.shape[0]):
         words = draw(seed, TRANSITION, step, board >> 2)
-        r, count = _step_board(
-            tables,
-            states,
-            board,
-            tables.board_actions[board],
-            actions[board],
-            words[board & 3],
-            active,
-            count,
-        )
-        reward += r
-    return reward, count
+        num_actions, action = tables.board_actions[board], actions[board]
+        reward += _step_board(tables, states, board, num_actions, action, words[board & 3])
+    return reward, observe(tables, states, active)
 
 
-@njit(cache=True)
+@fused
 def epsilon_threshold(epsilon: float) -> Any:
     """The number of 32-bit words, out of 2**32, on which an epsilon-greedy policy explores."""
     return np.uint64(np.rint(epsilon * 4294967296.0))
 
 
-@njit(cache=True)
+@fused
 def uniform_action(word: Any, num_actions: Any) -> Any:
     """The action that a random word selects, each with the same probability."""
     return np.int64((np.uint64(word) * np.uint64(num_actions)) >> _HALF)
 
 
-@njit(cache=True)
+@fused
 def random_action(seed: int, step: int, num_actions: int) -> Any:
     """The uniformly random action of a step."""
     return uniform_action(draw(seed, ACTION, step, 0)[1], num_actions)
 
 
-@njit(cache=True)
+@loop
 def simulate_random(
     tables: EnvTables,
     states: NDArray[np.int32],
@@ -184,7 +160,7 @@ def simulate_random(
     return total
 
 
-@njit(cache=True)
+@loop
 def simulate_random_counts(
     tables: EnvTables,
     states: NDArray[np.int32],
@@ -205,7 +181,7 @@ def simulate_random_counts(
     return total
 
 
-@njit(cache=True)
+@fused
 def greedy_action(tables: EnvTables, states: NDArray[np.int32], values: NDArray[np.float64]) -> int:
     """The action with the largest sum of the boards' action values, the lowest among equals.
 
@@ -223,7 +199,7 @@ def greedy_action(tables: EnvTables, states: NDArray[np.int32], values: NDArray[
     return best
 
 
-@njit(cache=True)
+@loop
 def simulate_greedy(
     tables: EnvTables,
     states: NDArray[np.int32],
@@ -234,7 +210,7 @@ def simulate_greedy(
     num_steps: int,
     active: NDArray[np.int32],
 ) -> float:
-    """Step under the epsilon-greedy policy of summed action values (the planner's); returns the total reward."""
+    """Step under the planner, epsilon-greedy in the summed action values; returns the total reward."""
     explore_below = epsilon_threshold(epsilon)
     total = 0.0
     for step in range(start_step, start_step + num_steps):

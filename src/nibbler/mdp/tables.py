@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -56,7 +57,7 @@ class Outcomes:
         probability: ArrayLike,
         reward: ArrayLike,
     ) -> Outcomes:
-        """Arrays of equal length whose entries are in range and finite, or an error that names the culprit."""
+        """Arrays of equal length with entries in range and finite, or an error that names the culprit."""
         lists = cls(
             num_states,
             num_actions,
@@ -75,34 +76,30 @@ class Outcomes:
             raise ValueError(f"the lists of outcomes must have the same length, got {lengths}")
         for name, size in (("state", num_states), ("action", num_actions), ("next_state", num_states)):
             column = getattr(lists, name)
-            lists.refuse(
-                (column < 0) | (column >= size), lambda i, n=name, c=column, z=size: _range(n, c[i], z)
-            )
-        chance = lists.probability
-        lists.refuse(
-            ~((chance >= 0.0) & (chance <= 1.0 + PROBABILITY_TOLERANCE)),
-            lambda i: f"probability {chance[i]} is not in [0, 1]; correct it",
-        )
-        lists.refuse(
-            ~np.isfinite(lists.reward),
-            lambda i: f"reward {lists.reward[i]} is not finite; use a real number",
-        )
+            outside = np.flatnonzero((column < 0) | (column >= size))
+            if outside.size:
+                lists.refuse(outside, f"{name} {column[outside[0]]} is out of range; use 0 to {size - 1}")
+        chance, reward = lists.probability, lists.reward
+        wrong = np.flatnonzero(~((chance >= 0.0) & (chance <= 1.0 + PROBABILITY_TOLERANCE)))
+        if wrong.size:
+            lists.refuse(wrong, f"probability {chance[wrong[0]]} is not in [0, 1]; correct it")
+        wrong = np.flatnonzero(~np.isfinite(reward))
+        if wrong.size:
+            lists.refuse(wrong, f"reward {reward[wrong[0]]} is not finite; use a real number")
         return lists
 
-    def refuse(self, wrong: NDArray[np.bool_], complaint: Callable[[int], str]) -> None:
-        """Raise an error about the first outcome that is wrong, naming its state and action."""
-        found = np.flatnonzero(wrong)
-        if found.size:
-            i = int(found[0])
-            where = f"{name_state(int(self.state[i]), self.labels)}, action {self.action[i]}"
-            raise ValueError(f"{where}: {complaint(i)}")
+    def refuse(self, wrong: NDArray[np.intp], complaint: str) -> NoReturn:
+        """Raise an error about the first of the wrong outcomes, naming its state and action."""
+        i = int(wrong[0])
+        raise ValueError(
+            f"{name_state(int(self.state[i]), self.labels)}, action {self.action[i]}: {complaint}"
+        )
 
     def with_restarts(self, ends: NDArray[np.bool_], start: NDArray[np.float64]) -> Outcomes:
         """Add the transitions from terminal states to the start distribution."""
-        self.refuse(
-            ends[self.state],
-            lambda i: "a terminal state goes back to the start by itself; give it no outcomes",
-        )
+        wrong = np.flatnonzero(ends[self.state])
+        if wrong.size:
+            self.refuse(wrong, "a terminal state goes back to the start by itself; give it no outcomes")
         state, action, successor = (
             grid.reshape(-1)
             for grid in np.meshgrid(
@@ -121,7 +118,10 @@ class Outcomes:
     def table(
         self,
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
-        """Merge equal outcomes and sort them into rows, likeliest first: start, next state, probability, reward."""
+        """Merge equal outcomes and sort them into rows, likeliest first.
+
+        Returns where each row starts, and the next state, probability and reward of every outcome.
+        """
         num_rows = self.num_states * self.num_actions
         row = self.state * self.num_actions + self.action
         kept = np.flatnonzero(self.probability > 0.0)
@@ -135,7 +135,9 @@ class Outcomes:
         groups = np.flatnonzero(is_new)
         chance = np.add.reduceat(self.probability[kept], groups) if kept.size else np.zeros(0)
         leader = kept[groups]  # lexsort is stable: the outcome of each group that was given first
-        self._check_sums(np.bincount(row[leader], weights=chance, minlength=num_rows))
+        total: NDArray[np.float64] = np.zeros(num_rows)
+        np.add.at(total, row[leader], chance)
+        self._check_sums(total)
         order = np.lexsort((leader, -chance, row[leader]))
         leader, chance = leader[order], chance[order]
         start = np.zeros(num_rows + 1, dtype=np.int64)
@@ -244,10 +246,6 @@ def name_state(state: int, labels: Labels) -> str:
     if labels is None or not 0 <= state < len(labels):
         return f"state {state}"
     return f"state {state} {labels[state]!r}"
-
-
-def _range(name: str, value: int, size: int) -> str:
-    return f"{name} {value} is out of range; use 0 to {size - 1}"
 
 
 def _whole_numbers(name: str, column: ArrayLike) -> NDArray[np.int64]:
