@@ -125,7 +125,7 @@ def test_each_answer_is_a_value_network_that_predicts_its_cumulant():
 
 
 def test_qv_learning_is_one_answer_with_every_bit_as_input_and_the_reward_as_cumulant():
-    """Put the reward into a bit that is asked about, let the answer see all bits, and compare with QV-learning."""
+    """The reward is put into a bit that is asked about, and the answer sees all bits."""
     rng = np.random.default_rng(7)
     config = NibblerConfig(num_questions=1, inputs_per_question=M, hidden_units=D)
     state = make_state()

@@ -1,4 +1,4 @@
-"""The one value network: hand-written gradients, the optimiser, and what Q, QV and an answer have in common."""
+"""The one value network: hand-written gradients, the optimiser, and what Q and QV bootstrap from."""
 
 import numpy as np
 import pytest

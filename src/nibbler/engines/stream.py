@@ -20,6 +20,7 @@ from nibbler.mdp.philox import check_seed
 
 FEATURES_PER_QUESTION = 28  # as in Table 1: two questions for the 56 bits of a board
 _NEXT_STEP, _NEW_EPISODE = 0, 1  # slots of the ACTION stream
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 class StreamLearner(Protocol):
@@ -104,7 +105,7 @@ class Nibbler:
         """
         active = self._read_observation(observation)
         value = _read_number("reward", reward)
-        if abs(value) > np.finfo(np.float32).max:
+        if abs(value) > _LARGEST:
             raise ValueError(f"reward={reward!r} is too large for 32-bit floats; scale it down")
         gamma = self.config.discount if discount is None else _read_number("discount", discount)
         if not 0.0 <= gamma <= 1.0:
@@ -188,6 +189,8 @@ def default_stream_config(num_features: int) -> NibblerConfig:
 
 def _read_number(name: str, value: Any) -> float:
     """A finite number as a float, from a Python or NumPy scalar."""
+    if isinstance(value, (str, bytes)) or np.ndim(value) != 0:
+        raise ValueError(f"{name}={value!r} is not a number")
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -205,7 +208,7 @@ def _make_learner(
 
         return ReferenceStream(config, num_features, num_actions, seed)
     if engine == "cpu":
-        from nibbler.engines.cpu.nibbler import CompiledNibbler
+        from nibbler.engines.cpu.stream import CompiledStream
 
-        return CompiledNibbler(config, num_features, num_actions, seed)
+        return CompiledStream(config, num_features, num_actions, seed)
     raise ValueError(f"engine={engine!r} cannot be fed from outside; choose cpu or reference")

@@ -1,0 +1,79 @@
+"""Nibbler for a stream from outside: the compiled step, and what an episode's first observation needs."""
+
+from typing import Any
+
+import numpy as np
+
+from nibbler.agents.policy import epsilon_greedy
+from nibbler.engines.cpu.compile import flush_denormals, kernel, restore_denormals
+from nibbler.engines.cpu.lanes import load, multiply_add, rectify, splat, store, total
+from nibbler.engines.cpu.layout import (
+    ACTION_NOW,
+    COUNT_NOW,
+    LINES_PER_ACTION,
+    LIST_BEFORE,
+    MAIN_Q,
+    STEP,
+    SWAPPED,
+)
+from nibbler.engines.cpu.nibbler import CompiledNibbler
+from nibbler.engines.cpu.questions import ready_rows
+from nibbler.engines.cpu.rows import sum_rows
+from nibbler.engines.cpu.selection import list_active_rows
+from nibbler.engines.cpu.step import base_weight, settle
+from nibbler.mdp.philox import ACTION, draw_array
+
+
+@kernel
+def main_action_values(s: Any, a: Any, active: Any, count: Any) -> None:
+    """Q-hat of the main learner at an observation, into `q_values`; nothing may be pending.
+
+    The list of active rows goes where the list of x_{t-1} was, which only a pending update would read.
+    """
+    control = flush_denormals()
+    list_active_rows(s, a, a.clock[LIST_BEFORE], active, count)
+    for b in range(s.num_actions):
+        a.q_values[b] = 0.0
+    for i in range(s.num_questions):
+        end = ready_rows(s, a, i, LIST_BEFORE, 0, a.clock[STEP])
+        for b in range(s.num_actions):
+            store(a.q_lanes, 16 * b, splat(np.float32(0.0)))
+        for unit in range(0, s.units, 64):
+            z0, z1, z2, z3 = sum_rows(a.hidden, a.row_offset, a.row_drift, 0, end, s.units, unit)
+            for b in range(s.num_actions):
+                at = (i * s.num_lines + MAIN_Q + LINES_PER_ACTION * b) * s.units + unit
+                value = load(a.q_lanes, 16 * b)
+                value = multiply_add(load(a.heads, at), rectify(z0), value)
+                value = multiply_add(load(a.heads, at + 16), rectify(z1), value)
+                value = multiply_add(load(a.heads, at + 32), rectify(z2), value)
+                value = multiply_add(load(a.heads, at + 48), rectify(z3), value)
+                store(a.q_lanes, 16 * b, value)
+        for b in range(s.num_actions):
+            a.q_values[b] += np.float64(total(load(a.q_lanes, 16 * b)))
+    for k in range(count):
+        for b in range(s.num_actions):
+            a.q_values[b] += np.float64(base_weight(s, a, np.int64(active[k]), 1 + b))
+    restore_denormals(control)
+
+
+class CompiledStream(CompiledNibbler):
+    """`CompiledNibbler` that can also look at an observation without learning, and go on from it."""
+
+    def action_values(self, active: np.ndarray) -> np.ndarray:
+        """Q-hat of the main learner for every action, with the current weights."""
+        settle(self.settings, self.arrays)
+        main_action_values(self.settings, self.arrays, active, len(active))
+        return self.arrays.q_values.copy()
+
+    def restart(self, active: np.ndarray, slot: int) -> int:
+        """Continue from another observation without learning; the action is drawn from that slot."""
+        words = draw_array(int(self.settings.seed), ACTION, self.num_steps, [slot])[0]
+        action = epsilon_greedy(self.action_values(active), self.config.epsilon, words)
+        a = self.arrays
+        a.is_active[a.active[: a.clock[COUNT_NOW]]] = 0
+        a.is_active[active] = 1
+        a.active[: len(active)] = active
+        a.clock[COUNT_NOW] = len(active)
+        a.clock[ACTION_NOW] = action
+        a.clock[SWAPPED] = 1  # the lists of active rows are those of the observation before
+        return action
