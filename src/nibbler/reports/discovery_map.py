@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.colors import to_rgb
@@ -77,12 +78,21 @@ def row_order(discovery: Discovery) -> NDArray[np.int64]:
     return np.lexsort((-last.max(axis=-1), last.argmax(axis=-1)))
 
 
-def discovery_panels(figure: Figure, discovery: Discovery, title: str = "") -> None:
+def map_shape(discovery: Discovery, widest: int) -> tuple[int, int]:
+    """Rows and columns of the small pictures."""
+    across = (
+        (8 if discovery.num_boards <= 8 else 4) if widest > 1 else (4 if discovery.num_boards <= 8 else 2)
+    )
+    return grid_shape(len(moments(discovery.steps)), across)
+
+
+def discovery_panels(figure: Figure, discovery: Discovery, widest: int = 2) -> None:
     """The small multiples, and under them how sharp the picture is over time."""
     shown = moments(discovery.steps)
     order = row_order(discovery)
-    rows, columns = grid_shape(len(shown), 8 if discovery.num_boards <= 8 else 4)
-    parts = figure.subfigures(2, 1, height_ratios=[max(1.15 * rows, 1.6), 1.0], squeeze=False)
+    rows, columns = map_shape(discovery, widest)
+    below = 1.0 if widest > 1 else 2.1
+    parts = figure.subfigures(2, 1, height_ratios=[max(1.15 * rows, 1.6), below], squeeze=False)
     top, bottom = parts[0, 0], parts[1, 0]
     panels = top.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     blue = to_rgb(colour("nibbler"))
@@ -115,9 +125,7 @@ def discovery_panels(figure: Figure, discovery: Discovery, title: str = "") -> N
         row[0].set_ylabel("questions")
     for axes in panels[-1]:
         axes.set_xlabel("board")
-    if title:
-        top.suptitle(title, fontsize=9.5, fontweight="bold")
-    _sharpness_panel(bottom, discovery)
+    _sharpness_panel(bottom, discovery, widest)
 
 
 def _board_ticks(num_boards: int) -> tuple[Sequence[int], Sequence[str]]:
@@ -126,8 +134,8 @@ def _board_ticks(num_boards: int) -> tuple[Sequence[int], Sequence[str]]:
     return ticks, [str(b + 1) for b in ticks]
 
 
-def _sharpness_panel(figure: Figure, discovery: Discovery) -> None:
-    left, right = figure.subplots(1, 2)
+def _sharpness_panel(figure: Any, discovery: Discovery, widest: int) -> None:
+    left, right = figure.subplots(1, 2) if widest > 1 else figure.subplots(2, 1)
     left.plot(discovery.steps, discovery.purity(), color=colour("nibbler"))
     left.axhline(discovery.share[0].max(axis=-1).mean(), color=FAINT, linestyle=":", linewidth=1.0)
     left.set_ylim(0, 1.03)

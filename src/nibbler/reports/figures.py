@@ -53,8 +53,9 @@ def draw_lines(axes: Axes, lines: Lines, with_threshold: float | None = None) ->
         axes.axhline(with_threshold, color=INK, linewidth=0.7, alpha=0.55, label="Threshold")
 
 
-def shared_legend(figure: Figure, panels: list[Axes], columns: int = 5) -> None:
+def shared_legend(figure: Figure, panels: list[Axes], widest: int) -> None:
     """One legend under the panels instead of one in each."""
+    columns = 4 if widest > 1 else 2
     entries: dict[str, Artist] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -69,19 +70,27 @@ def shared_legend(figure: Figure, panels: list[Axes], columns: int = 5) -> None:
 
 
 def grid_shape(count: int, widest: int = 4) -> tuple[int, int]:
-    """Rows and columns for that many panels."""
+    """Rows and columns for that many panels, as even as they can be."""
     rows = max(1, math.ceil(count / widest))
     return rows, max(1, math.ceil(count / rows))
 
 
-def curve_panels(figure: Figure, results: StudyResults) -> None:
+def panel_grid(figure: Figure, count: int, widest: int, sharey: bool = False) -> list[Axes]:
+    """That many panels, at most `widest` beside each other (1 on a phone)."""
+    rows, columns = grid_shape(count, widest)
+    panels: list[Axes] = []
+    for index in range(count):
+        first = panels[0] if sharey and panels else None
+        panels.append(figure.add_subplot(rows, columns, index + 1, sharey=first))
+    return panels
+
+
+def curve_panels(figure: Figure, results: StudyResults, widest: int = 4) -> None:
     """Reward by steps, one panel per problem size, one colour per agent."""
     sizes = results.boards
-    rows, columns = grid_shape(len(sizes))
-    panels: list[Axes] = []
-    for index, boards in enumerate(sizes):
-        axes = figure.add_subplot(rows, columns, index + 1, sharey=panels[0] if panels else None)
-        panels.append(axes)
+    columns = grid_shape(len(sizes), widest)[1]
+    panels = panel_grid(figure, len(sizes), widest, sharey=True)
+    for index, (axes, boards) in enumerate(zip(panels, sizes, strict=True)):
         part = results.only(boards=boards)
         for agent in part.agents:
             for m in part.only(agent=agent):
@@ -93,7 +102,7 @@ def curve_panels(figure: Figure, results: StudyResults) -> None:
             axes.set_ylabel("reward per step")
         if index >= len(sizes) - columns:
             axes.set_xlabel("steps")
-    shared_legend(figure, panels)
+    shared_legend(figure, panels, widest)
 
 
 def draw_estimates(
@@ -193,17 +202,17 @@ def doubling_panel(axes: Axes, results: StudyResults) -> None:
     axes.set_title("Doubling ratio")
 
 
-def scaling_panels(figure: Figure, results: StudyResults) -> None:
+def scaling_panels(figure: Figure, results: StudyResults, widest: int = 2) -> None:
     """Steps to threshold on the left, doubling ratio on the right."""
-    left, right = figure.subplots(1, 2)
+    left, right = panel_grid(figure, 2, widest)
     threshold_panel(left, results)
     doubling_panel(right, results)
-    shared_legend(figure, [left], columns=4)
+    shared_legend(figure, [left], min(widest, 2))
 
 
-def compute_panels(figure: Figure, results: StudyResults) -> None:
+def compute_panels(figure: Figure, results: StudyResults, widest: int = 3) -> None:
     """What a step costs, and what reaching the threshold costs, in weights touched and in seconds."""
-    panels = list(figure.subplots(1, 3))
+    panels = panel_grid(figure, 3, widest)
     for axes in panels:
         axes.set_yscale("log")
     for agent, shift in zip(results.agents, sideways(len(results.agents)), strict=True):
@@ -221,4 +230,4 @@ def compute_panels(figure: Figure, results: StudyResults) -> None:
         log_steps_axis(axes)
         boards_axis(axes, results.boards)
         axes.set_title(title)
-    shared_legend(figure, panels)
+    shared_legend(figure, panels, widest)

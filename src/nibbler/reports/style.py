@@ -2,8 +2,8 @@
 
 Colours come from the Okabe-Ito set (told apart with any colour vision), shifted where one of them would
 vanish on white or on a dark page; markers repeat the distinction for print without colour. Figures are drawn
-with plain ink on no background. Saved files get a white sheet; for the report page `inline_svg` turns ink
-into the page's own text colour, so that one figure reads in light and in dark.
+with plain ink on a white sheet; for the report page `page_svg` turns ink and sheet into the page's own
+colours, so that one figure reads in light and in dark.
 """
 
 from __future__ import annotations
@@ -146,22 +146,23 @@ def boards_axis(axes: Axes, boards: list[int]) -> None:
     axes.set_xlabel("boards")
 
 
-def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
-    """Write the figure as SVG and PNG on a white sheet; the same data gives the same bytes."""
-    folder.mkdir(parents=True, exist_ok=True)
-    svg, png = folder / f"{name}.svg", folder / f"{name}.png"
-    with plt.rc_context({"svg.hashsalt": name}):
-        figure.savefig(svg, facecolor="white", metadata={"Date": None, "Creator": "nibbler"})
-    figure.savefig(png, dpi=160, facecolor="white", metadata={"Software": "nibbler"})
-    return svg, png
-
-
-def inline_svg(figure: Figure, name: str, title: str) -> str:
-    """The figure as an SVG element for an HTML page: scales with the page and takes its text colour."""
+def svg_text(figure: Figure, name: str) -> str:
+    """The figure as SVG; the same data gives the same text."""
     buffer = io.StringIO()
     with plt.rc_context({"svg.hashsalt": name}):
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return page_svg(buffer.getvalue(), name, title)
+        figure.savefig(buffer, format="svg", facecolor=SHEET, metadata={"Date": None, "Creator": "nibbler"})
+    figure.set_layout_engine("none")  # the layout is done: it takes longer than drawing
+    return buffer.getvalue()
+
+
+def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path, str]:
+    """Write the figure as SVG and PNG on a white sheet; returns the files and the SVG."""
+    folder.mkdir(parents=True, exist_ok=True)
+    svg, png = folder / f"{name}.svg", folder / f"{name}.png"
+    text = svg_text(figure, name)
+    svg.write_text(text, encoding="utf-8")
+    figure.savefig(png, dpi=160, facecolor="white", metadata={"Software": "nibbler"})
+    return svg, png, text
 
 
 def page_svg(text: str, name: str, title: str) -> str:

@@ -14,7 +14,7 @@ from nibbler.reports.figures import (
     draw_curve,
     draw_estimates,
     draw_lines,
-    grid_shape,
+    panel_grid,
     shared_legend,
     sideways,
     threshold_panel,
@@ -61,7 +61,11 @@ def final_points(axes: Axes, points: list[tuple[float, Estimate]], line_colour: 
 
 
 def sweep_panels(
-    figure: Figure, results: StudyResults, name: str, mark: tuple[float, str] | None = None
+    figure: Figure,
+    results: StudyResults,
+    widest: int,
+    name: str,
+    mark: tuple[float, str] | None = None,
 ) -> None:
     """One agent on one problem size, one thing varied: curves on the left, final reward on the right.
 
@@ -69,7 +73,7 @@ def sweep_panels(
     """
     sizes, values, agents = results.boards, results.values(name), results.agents
     tones = dict(zip(values, shades(len(values)), strict=True))
-    panels = list(figure.subplots(1, len(sizes) + 1, squeeze=False)[0])
+    panels = panel_grid(figure, len(sizes) + 1, widest)
     for axes, boards in zip(panels, sizes, strict=False):
         part = results.only(boards=boards)
         for value in values:
@@ -107,14 +111,14 @@ def sweep_panels(
     last.set_xlabel(words(name))
     last.set_ylabel("final reward per step")
     last.set_title("Mean of the last tenth")
-    shared_legend(figure, panels, columns=4)
+    shared_legend(figure, panels, widest)
 
 
-def fixed_agent_panels(figure: Figure, results: StudyResults) -> None:
+def fixed_agent_panels(figure: Figure, results: StudyResults, widest: int = 2) -> None:
     """One fixed agent on growing problems: curves by size, and the final reward between its two lines."""
     sizes = results.boards
     tones = dict(zip(sizes, shades(len(sizes)), strict=True))
-    left, right = figure.subplots(1, 2)
+    left, right = panel_grid(figure, 2, widest)
     for m in sorted(results, key=lambda m: m.setting.boards):
         draw_curve(left, m.curves, tones[m.setting.boards], f"{m.setting.boards} boards")
     left.axhline(results.threshold, color=INK, linewidth=0.7, alpha=0.55)
@@ -139,14 +143,15 @@ def fixed_agent_panels(figure: Figure, results: StudyResults) -> None:
     boards_axis(right, sizes)
     right.set_ylabel("final reward per step")
     right.set_title("Mean of the last tenth")
-    shared_legend(figure, [left, right], columns=5)
+    shared_legend(figure, [left, right], widest)
 
 
-def hidden_unit_panels(figure: Figure, results: StudyResults, name: str = "hidden_units") -> None:
+def hidden_unit_panels(figure: Figure, results: StudyResults, widest: int = 2) -> None:
     """Steps to threshold against boards, one line per network size, one panel per agent."""
+    name = "hidden_units"
     agents, values = results.agents, results.values(name)
     tones = dict(zip(values, shades(len(values)), strict=True))
-    panels = list(figure.subplots(1, len(agents), sharey=True, squeeze=False)[0])
+    panels = panel_grid(figure, len(agents), widest, sharey=True)
     for axes, agent in zip(panels, agents, strict=True):
         axes.set_yscale("log")
         for value, shift in zip(values, sideways(len(values)), strict=True):
@@ -161,21 +166,18 @@ def hidden_unit_panels(figure: Figure, results: StudyResults, name: str = "hidde
     handles.append(
         Line2D([], [], color=INK, marker="o", markerfacecolor="none", linestyle="none", label="not reached")
     )
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)))
+    figure.legend(handles=handles, loc="outside lower center", ncols=6 if widest > 1 else 3)
 
 
-def q_sweep_panels(figure: Figure, results: StudyResults) -> None:
+def q_sweep_panels(figure: Figure, results: StudyResults, widest: int = 2) -> None:
     """Final reward of Q-learning over step sizes, one shade per hidden size, one marker per momentum."""
     sizes = results.boards
     sweep = results.only(agent="q-learning")
     hidden, momenta = sweep.values("hidden_units"), sweep.values("momentum")
     tones = dict(zip(hidden, shades(len(hidden)), strict=True))
     markers = dict(zip(momenta, (MOMENTUM_MARKERS * len(momenta))[: len(momenta)], strict=True))
-    rows, columns = grid_shape(len(sizes), 2)
-    panels: list[Axes] = []
-    for index, boards in enumerate(sizes):
-        axes = figure.add_subplot(rows, columns, index + 1, sharey=panels[0] if panels else None)
-        panels.append(axes)
+    panels = panel_grid(figure, len(sizes), widest, sharey=True)
+    for axes, boards in zip(panels, sizes, strict=True):
         axes.set_xscale("log")
         for units in hidden:
             for momentum in momenta:
@@ -202,12 +204,12 @@ def q_sweep_panels(figure: Figure, results: StudyResults) -> None:
         handles.append(Line2D([], [], color=colour("nibbler"), label="Nibbler"))
     handles.append(Line2D([], [], color=INK, linestyle="--", label="Planner"))
     handles.append(Line2D([], [], color=FAINT, linestyle=":", label="Random"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=4)
+    figure.legend(handles=handles, loc="outside lower center", ncols=4 if widest > 1 else 2)
 
 
-def heterogeneous_panels(figure: Figure, results: StudyResults) -> None:
+def heterogeneous_panels(figure: Figure, results: StudyResults, widest: int = 3) -> None:
     """Steps to threshold, doubling ratio, and the curves on the largest problem of the varied family."""
-    left, middle, right = figure.subplots(1, 3)
+    left, middle, right = panel_grid(figure, 3, widest)
     threshold_panel(left, results)
     doubling_panel(middle, results)
     largest = results.boards[-1]
@@ -219,4 +221,4 @@ def heterogeneous_panels(figure: Figure, results: StudyResults) -> None:
     right.set_xlabel("steps")
     right.set_ylabel("reward per step")
     right.set_title(f"Varied boards, {largest} of them")
-    shared_legend(figure, [left, right], columns=4)
+    shared_legend(figure, [left, right], widest)

@@ -1,0 +1,213 @@
+"""One self-contained HTML page for a results folder: no network, no script, for phones and dark rooms too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from nibbler.reports.catalogue import Picture
+from nibbler.reports.html import Child, Markup, element
+from nibbler.reports.tables import TextTable, growth_table, summary_table
+from nibbler.studies.claims import Verdict
+from nibbler.studies.results import StudyResults
+from nibbler.studies.spec import Study
+
+# Nothing is loaded and nothing runs, whatever a stranger's folder says.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_MARKS = {
+    "confirmed": "✓ confirmed",
+    "not confirmed": "✗ not confirmed",
+    "not enough data": "… not enough data",
+}
+
+
+@dataclass(frozen=True)
+class RunNote:
+    """A run as the page shows it."""
+
+    label: str
+    folder: str  # relative to the page
+    state: str
+    spec: dict[str, Any]
+    record: dict[str, Any] | None
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StudySection:
+    """Everything that the page says about one study."""
+
+    study: Study
+    results: StudyResults
+    verdicts: Sequence[Verdict]
+    pictures: Sequence[Picture]
+    runs: Sequence[RunNote]
+    source: str = ""
+    grid: str = ""
+
+
+def render_page(title: str, sections: Sequence[StudySection], version: str) -> str:
+    """The page as text."""
+    style = resources.files("nibbler.reports").joinpath("page.css").read_text(encoding="utf-8")
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    links = [
+        element("li", element("a", f"{s.study.name} ({s.study.size})", href=f"#{_anchor(s)}"))
+        for s in sections
+    ]
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        element("title", title),
+        element("style", Markup(style)),
+    )
+    runs = sum(len(s.runs) for s in sections)
+    body = element(
+        "body",
+        element(
+            "header",
+            element("h1", title),
+            element(
+                "p", f"{_count(len(sections), 'study', 'studies')}, {_count(runs, 'run')}.", class_="quiet"
+            ),
+            element("nav", element("ul", links), aria_label="studies") if len(sections) > 1 else None,
+        ),
+        element("main", [_section(s) for s in sections]),
+        element("footer", element("p", f"Written by nibbler {version} on {now}.", class_="quiet")),
+    )
+    return "<!doctype html>\n" + element("html", head, body, lang="en") + "\n"
+
+
+def _section(s: StudySection) -> Markup:
+    window = s.results.window
+    smoothing = "no smoothing" if window == 1 else f"smoothed over {window} bins{_bin_text(s)}"
+    reading = f"Threshold {s.results.threshold:g}, {smoothing}; intervals are 95%, bootstrapped over seeds."
+    return element(
+        "section",
+        element("h2", s.results.title),
+        element("p", f"Study {s.study.name}, size {s.study.size}. {s.source}", class_="quiet"),
+        element("p", s.grid, class_="quiet") if s.grid else None,
+        _claims(s.verdicts) if s.verdicts else None,
+        element("h3", "Summary"),
+        _table(summary_table(s.results)) if s.results.measured else element("p", "No run has a result yet."),
+        _growth(s.results),
+        element("p", reading, class_="quiet"),
+        [_figure(picture) for picture in s.pictures],
+        _runs(s.runs),
+        id=_anchor(s),
+    )
+
+
+def _claims(verdicts: Sequence[Verdict]) -> Markup:
+    items = [
+        element(
+            "li",
+            element("span", _MARKS[v.status], class_=f"verdict {v.status.replace(' ', '-')}"),
+            element(
+                "div",
+                v.claim.text,
+                element("br"),
+                element("span", f"{v.numbers}. ({v.claim.source})", class_="quiet"),
+            ),
+        )
+        for v in verdicts
+    ]
+    return Markup(
+        element("h3", "The paper's claims")
+        + element("div", element("ul", items, class_="claims"), class_="card")
+    )
+
+
+def _table(table: TextTable) -> Markup:
+    heading = element("tr", [element("th", text, scope="col") for text in table.headings])
+    rows = [element("tr", [element("td", cell) for cell in row]) for row in table.rows]
+    inner = element("table", element("thead", heading), element("tbody", rows))
+    # Scrollable by keyboard as well, since a wide table does not fit a phone.
+    return element("div", element("div", inner, class_="scroll", tabindex="0"), class_="card")
+
+
+def _growth(results: StudyResults) -> Markup | None:
+    table = growth_table(results)
+    if not table.rows:
+        return None
+    return Markup(element("h3", "Growth: steps to threshold as a power of the boards") + _table(table))
+
+
+def _figure(picture: Picture) -> Markup:
+    files = [
+        element("a", kind, href="figures/" + quote(path.name))
+        for kind, path in (("SVG", picture.svg_file), ("PNG", picture.png_file))
+    ]
+    return element(
+        "figure",
+        element("h3", picture.title),
+        element(
+            "div",
+            element("div", Markup(picture.wide), class_="wide"),
+            element("div", Markup(picture.narrow), class_="narrow"),
+            element("figcaption", picture.caption, " ", files[0], ", ", files[1]),
+            class_="card",
+        ),
+    )
+
+
+def _runs(runs: Sequence[RunNote]) -> Markup:
+    finished = sum(run.record is not None for run in runs)
+    return Markup(
+        element("h3", "Runs")
+        + element(
+            "details",
+            element("summary", f"{finished} of {_count(len(runs), 'run')} finished: records and data"),
+            [_run(run) for run in runs],
+            class_="card",
+        )
+    )
+
+
+def _run(run: RunNote) -> Markup:
+    record = run.record or {}
+    facts = [run.state]
+    for key, text in (
+        ("engine", "engine {}"),
+        ("steps_per_second", "{:,.0f} steps/s"),
+        ("seconds", "{:,.1f} s"),
+    ):
+        value = record.get(key)
+        if isinstance(value, (str, int, float)) and (key == "engine" or not isinstance(value, str)):
+            facts.append(text.format(value))
+    links: list[Child] = []
+    for name in run.files:
+        links += [element("a", name, href=f"{quote(run.folder)}/{quote(name)}"), " "]
+    return element(
+        "details",
+        element("summary", run.label, element("span", " · " + " · ".join(facts), class_="quiet")),
+        element("p", links) if links else None,
+        element("pre", json.dumps({"spec": run.spec, "record": run.record}, indent=1, ensure_ascii=False)),
+    )
+
+
+def _bin_text(s: StudySection) -> str:
+    sizes = {run.bin_size for run in s.study.runs}
+    return f" ({s.results.window * sizes.pop():,} steps)" if len(sizes) == 1 else ""
+
+
+def _anchor(s: StudySection) -> str:
+    return f"{s.study.name}-{s.study.size}"
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def write_page(path: Path, text: str) -> None:
+    """Put the page in place at once."""
+    from nibbler.studies.files import write_bytes
+
+    write_bytes(path, text.encode("utf-8"))

@@ -1,0 +1,126 @@
+"""`nibbler report`: from a results folder to its figures and its page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+import nibbler
+from nibbler.reports.catalogue import FIGURES, Picture, draw_discovery, draw_figure
+from nibbler.reports.discovery_map import Discovery, count_selections
+from nibbler.reports.page import RunNote, StudySection, render_page, write_page
+from nibbler.studies.claims import verdicts
+from nibbler.studies.files import make_folder
+from nibbler.studies.paper import STUDIES
+from nibbler.studies.reading import agent_name, read_study
+from nibbler.studies.results import StudyResults
+from nibbler.studies.spec import RunSpec, Study
+from nibbler.studies.store import ResultsFolder, RunFolder
+
+PAGE = "report.html"
+FIGURE_FOLDER = "figures"
+DEFAULT_FIGURES = ("curves", "scaling", "discovery")
+LARGEST_MAP = 4096  # features or boards beyond this are no map that anybody could read
+_FILES = (
+    "spec.json",
+    "record.json",
+    "curve.parquet",
+    "timing.parquet",
+    "snapshots.parquet",
+    "features.parquet",
+)
+
+
+def write_report(folder: str | Path, studies: Iterable[str] | None = None) -> Path:
+    """Draw every figure of the studies in a results folder and write its page; returns where the page is.
+
+    `studies` limits it to these names. A folder may hold runs that are still under way.
+    """
+    root = Path(folder)
+    results = ResultsFolder(root)
+    found = results.studies()
+    if not found:
+        raise ValueError(f"{root} holds no study; give the folder that `nibbler study run` wrote to")
+    if studies is not None:
+        wanted = list(studies)
+        missing = sorted(set(wanted) - {study.name for study in found})
+        if missing:
+            there = ", ".join(sorted({study.name for study in found}))
+            raise ValueError(f"{root} holds no study {missing[0]!r}; it has {there}")
+        found = [study for study in found if study.name in wanted]
+    order = list(STUDIES)
+    found.sort(key=lambda s: (order.index(s.name) if s.name in order else len(order), s.name, s.size))
+    make_folder(root / FIGURE_FOLDER)
+    sections = [_section(results, study, root / FIGURE_FOLDER) for study in found]
+    title = "Nibbler: " + (found[0].name if len(found) == 1 else "results")
+    write_page(root / PAGE, render_page(title, sections, nibbler.__version__))
+    return root / PAGE
+
+
+def _section(results: ResultsFolder, study: Study, figures: Path) -> StudySection:
+    read = read_study(results.path, study)
+    known = STUDIES.get(study.name)
+    return StudySection(
+        study,
+        read,
+        verdicts(read),
+        _pictures(results, study, read, figures),
+        [_note(results, spec) for spec in study.runs],
+        source=known.source[0].upper() + known.source[1:] + "." if known else "",
+        grid=known.grid if known else "",
+    )
+
+
+def _pictures(results: ResultsFolder, study: Study, read: StudyResults, folder: Path) -> list[Picture]:
+    names = study.reading.get("figures")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        names = list(DEFAULT_FIGURES)
+    pictures = []
+    for name in names:
+        file_name = f"{study.name}-{study.size}-{name}"
+        if name == "discovery":
+            pictures += _discovery_pictures(results, study, folder)
+        elif name in FIGURES:
+            picture = draw_figure(name, read, folder, file_name)
+            if picture is not None:
+                pictures.append(picture)
+    return pictures
+
+
+def _discovery_pictures(results: ResultsFolder, study: Study, folder: Path) -> list[Picture]:
+    """One map per problem size, of the first Nibbler that has snapshots there."""
+    pictures: dict[int, Picture] = {}
+    for spec in study.runs:
+        boards = spec.environment.get("num_boards")
+        if agent_name(spec) != "nibbler" or not isinstance(boards, int) or boards in pictures:
+            continue
+        discovery = read_discovery(results.run(spec))
+        if discovery is not None and discovery.num_boards > 1:
+            file_name = f"{study.name}-{study.size}-discovery-{boards}"
+            pictures[boards] = draw_discovery(discovery, spec.label, folder, file_name)
+    return [pictures[boards] for boards in sorted(pictures)]
+
+
+def read_discovery(run: RunFolder) -> Discovery | None:
+    """A run's selections over time by board; None if it has none, or if they do not fit together."""
+    snapshots, features = run.snapshots(), run.features()
+    if snapshots is None or features is None or len(snapshots.steps) < 2:
+        return None
+    cumulants, inputs = snapshots.columns.get("cumulant"), snapshots.columns.get("inputs")
+    boards = np.asarray(features.component)
+    if cumulants is None or inputs is None or inputs.ndim != 3 or boards.size == 0:
+        return None
+    selected = np.concatenate([cumulants.ravel(), inputs.ravel()])
+    inside = selected.size > 0 and selected.min() >= 0 and selected.max() < boards.size
+    if not inside or boards.min() < 0 or boards.max() >= LARGEST_MAP:
+        return None
+    return count_selections(snapshots.steps, cumulants, inputs, boards.astype(np.int64))
+
+
+def _note(results: ResultsFolder, spec: RunSpec) -> RunNote:
+    folder = results.run(spec)
+    present = tuple(name for name in _FILES if (folder.path / name).exists())
+    state = folder.status().state if "spec.json" in present else "waiting"
+    return RunNote(spec.label, f"runs/{folder.path.name}", state, spec.to_dict(), folder.record(), present)
