@@ -45,7 +45,7 @@ class GymnasiumEnv(gymnasium.Env[Observation, Any]):
         independent = environment.coupling == "independent"
         self._first_action = np.zeros(environment.num_components, dtype=np.int64) if independent else 0
         self._active = np.zeros(environment.max_active, dtype=np.int32)
-        self._trajectory_seed = 0
+        self._trajectory_seed: Any = np.uint64(0)  # compiled code takes a plain int as signed
         self._step = 0
         self._renderer: Renderer | None = None
 
@@ -58,7 +58,9 @@ class GymnasiumEnv(gymnasium.Env[Observation, Any]):
             # The tables lead from a terminal state to the start distribution, whatever the action.
             _, count = self._advance(self._first_action)
             return self._observation(count), {}
-        self._trajectory_seed = int(self.np_random.integers(2**63)) if seed is None else check_seed(seed)
+        self._trajectory_seed = np.uint64(
+            self.np_random.integers(2**63) if seed is None else check_seed(seed)
+        )
         self._step = 0
         simulate.start(self.environment.tables, self.states, self._trajectory_seed)
         return self._observation(simulate.observe(self.environment.tables, self.states, self._active)), {}
