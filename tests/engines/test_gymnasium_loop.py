@@ -9,7 +9,7 @@ from nibbler.engines.gymnasium_loop import binary_spaces, train_gymnasium
 from nibbler.engines.stream import Nibbler
 
 SMALL = NibblerConfig(
-    num_questions=2, inputs_per_question=4, hidden_units=16, kappa=0.05, answer_step_size=0.01
+    num_questions=2, inputs_per_question=4, hidden_units=16, kappa=0.05, answer_step_size=0.01, discount=0.5
 )
 
 
