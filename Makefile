@@ -1,0 +1,52 @@
+# Everything runs in .venv, which `make install` makes from nothing but Python 3.11+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+JOBS ?= 2
+# The CUDA version of `make test-gpu`: 12 or 13.
+CUDA ?= 12
+
+.PHONY: help install demo test lint test-slow test-gpu format clean
+
+help:  ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+install: $(STAMP)  ## make .venv with the package and all that the tests need (done once)
+
+# torch is only a dependency of stable-baselines3, whose checks our Gymnasium adapter must pass. It is named
+# first, as a release that has a small CPU build where one is offered; left to itself, pip takes the newest
+# one and gigabytes of CUDA libraries with it.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or newer is needed; try: make PYTHON=python3.12"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch==2.13.0"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@touch $@
+
+demo: install  ## build an environment, compare exact and simulated rewards, draw a frame
+	$(BIN)/python examples/first_look.py
+
+test: lint  ## lint, types, and the tests that take minutes in all
+	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow and not gpu"
+
+lint: install  ## ruff and mypy alone
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test-slow: install  ## the statistical tests, which take longer
+	$(BIN)/python -m pytest -q -n $(JOBS) -m "slow and not gpu"
+
+test-gpu: install  ## the tests that need a CUDA device (CUDA=12 or CUDA=13)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[cuda$(CUDA)]"
+	$(BIN)/python -m pytest -q -m gpu
+
+format: install  ## let ruff rewrite the code in the project's style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove .venv and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
