@@ -5,6 +5,7 @@ from nibbler.engines.jax.versions import require_jax
 require_jax()
 
 from nibbler.engines.jax.environment import FunctionalEnvironment  # noqa: E402
+from nibbler.engines.jax.gymnax_adapter import GymnaxEnvironment  # noqa: E402
 from nibbler.engines.jax.runs import (  # noqa: E402
     PackedRainbowRuns,
     RainbowRun,
@@ -17,6 +18,7 @@ AGENTS = frozenset({"rainbow"})
 __all__ = [
     "AGENTS",
     "FunctionalEnvironment",
+    "GymnaxEnvironment",
     "PackedRainbowRuns",
     "RainbowRun",
     "open_packed_runs",
