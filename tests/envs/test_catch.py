@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from nibbler.envs.catch import catch_board, continuing_catch_board, episodic_catch_board
 from nibbler.envs.gymnasium_env import GymnasiumEnv
+from nibbler.mdp.algebra import hot_gate
 from nibbler.mdp.environment import Environment
-from nibbler.mdp.exact import reward_rate
+from nibbler.mdp.exact import feature_frequencies, reward_rate
 from nibbler.mdp.finite_mdp import FiniteMDP
 
 Chance = Callable[[Sequence[float]], int]  # takes probabilities, returns which of the things happened
@@ -291,3 +292,17 @@ def test_an_episode_ends_with_its_reward_and_the_next_one_starts() -> None:
 def test_boards_that_cannot_be_are_refused_with_the_reason(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_gated_continuing_board_is_the_hot_board_without_the_wait_for_its_reward() -> None:
+    p_hot = 0.3
+    gated = hot_gate(
+        continuing_catch_board(),
+        p_hot,
+        entry=lambda state, action, after: state.ball.place == "reset" and after.ball.place == "grid",
+    )
+    hot = catch_board(p_hot=p_hot)
+    # Per ball: 5 steps in reset, 10 on the grid, 1 shown, and on the hot board 5 more if it is hot.
+    assert reward_rate(gated) * 16 == pytest.approx(reward_rate(hot) * (16 + 5 * p_hot))
+    rates = dict(zip(gated.feature_names, feature_frequencies(gated), strict=True))
+    assert rates["hot"] == pytest.approx(p_hot * 11 / 16)

@@ -17,6 +17,7 @@ from nibbler.envs.catch import (
 )
 from nibbler.envs.multi_catch import multi_catch
 from nibbler.envs.render import Renderer
+from nibbler.mdp.algebra import hot_gate
 from nibbler.mdp.environment import Environment
 from nibbler.mdp.finite_mdp import FiniteMDP
 
@@ -135,3 +136,16 @@ def test_a_grid_without_labels_shows_its_bits() -> None:
 def test_an_episodic_board_is_drawn_without_status_bits() -> None:
     board = episodic_catch_board(rows=3, cols=3)
     assert text(state_of(Ball("grid", 0, 1), 1, board), board=board) == [".o.", "...", ".=."]
+
+
+def test_a_gated_board_keeps_its_ball_and_paddle() -> None:
+    gated = hot_gate(continuing_catch_board(rows=3), 0.5)
+    assert gated.labels is not None
+    state = gated.labels.index((BoardState(Ball("grid", 1, 4), 2), True))
+    assert colours(state, gated) >= {
+        render.BALL,
+        render.PADDLE,
+        render.EMPTY_HOT,
+        render.STATUS_COLOURS["hot"],
+    }
+    assert "".join(text(state, board=gated)).count("o") == 1
