@@ -36,7 +36,9 @@ _HOME = {
     "PlannerConfig": "nibbler.agents.config",
     "train": "nibbler.engines.run",
     "Result": "nibbler.engines.run",
+    "inspect_state": "nibbler.engines.inspect",
     "Nibbler": "nibbler.engines.stream",
+    "train_gymnasium": "nibbler.engines.gymnasium_loop",
 }
 
 __all__ = ["__version__", *_HOME]
