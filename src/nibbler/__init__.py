@@ -40,6 +40,7 @@ _HOME = {
     "PlannerConfig": "nibbler.agents.config",
     "train": "nibbler.engines.run",
     "Result": "nibbler.engines.run",
+    "open_run": "nibbler.engines.run",
     "inspect_state": "nibbler.engines.inspect",
     "Nibbler": "nibbler.engines.stream",
     "train_gymnasium": "nibbler.engines.gymnasium_loop",

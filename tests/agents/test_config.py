@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
 from nibbler.agents.config import (
@@ -97,6 +98,12 @@ def test_every_agent_survives_json(name):
     config = default_config(name, num_components=2, num_features=112)
     assert config.name == name
     assert config_from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_numbers_of_numpy_become_plain_ones():
+    config = NibblerConfig(num_questions=np.int64(4), kappa=np.float32(0.5), hidden_bias=np.bool_(True))
+    assert config == NibblerConfig(num_questions=4, kappa=0.5, hidden_bias=True)
+    assert json.dumps(config.to_dict())
 
 
 def test_default_config_takes_overrides():

@@ -44,7 +44,7 @@ def test_auto_stays_on_the_engine_that_began_a_run(tmp_path, monkeypatch):
 
 
 def test_an_agent_that_an_engine_does_not_run_is_refused():
-    with pytest.raises(ValueError, match="the reference engine runs .*nibbler.*; not 'rainbow'"):
+    with pytest.raises(ValueError, match=r"the reference engine runs .*nibbler.*; not 'rainbow'"):
         run_module.open_run(multi_catch(1), "rainbow", engine="reference")
 
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 KAPPA = 0.001 * math.sqrt(2.0)
 
 
@@ -49,6 +51,10 @@ class AgentConfig:
     discount: float = 0.99  # gamma
 
     def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # a sweep over a NumPy array hands in NumPy's numbers
+            value = getattr(self, field.name)
+            if isinstance(value, np.generic):
+                object.__setattr__(self, field.name, value.item())
         _between("epsilon", self.epsilon, 0.0, 1.0)
         _between("discount", self.discount, 0.0, 1.0)
 
