@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from nibbler.mdp.exact import planner_tables
 
 from nibbler.agents.config import (
     KnownStructureConfig,
@@ -19,6 +18,7 @@ from nibbler.engines.settle import settled
 from nibbler.envs.catch import catch_board
 from nibbler.envs.multi_catch import multi_catch
 from nibbler.mdp.environment import Environment
+from nibbler.mdp.exact import planner_tables
 from nibbler.mdp.simulate import simulate_greedy, simulate_random, start
 
 SMALL = NibblerConfig(num_questions=4, inputs_per_question=20, hidden_units=8, kappa=0.1)
