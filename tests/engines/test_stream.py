@@ -138,6 +138,12 @@ def test_a_run_of_train_is_not_loaded_as_an_agent(tmp_path):
         Nibbler.load(tmp_path)
 
 
+def test_an_agent_is_not_resumed_as_a_run_of_train(tmp_path):
+    make_agent().save(tmp_path)
+    with pytest.raises(ValueError, match="holds no run of `train`"):
+        train(multi_catch(1), "random", 10, engine="reference", checkpoint=tmp_path)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_first_call_learns_nothing_and_its_reward_does_not_matter(engine):
     one, other = make_agent(engine), make_agent(engine)

@@ -68,6 +68,7 @@ def test_rewards_are_means_per_bin_and_the_last_bin_may_be_short(env):
 def press_ctrl_c_after(monkeypatch, steps):
     """Send this process SIGINT from inside the run, once, after that many steps."""
     module = run_module.engine_module("reference")
+    monkeypatch.setattr(run_module, "_CHUNK_SECONDS", 0.0)  # a chunk is one block, however fast the machine
     original = module.ReferenceRun._advance_one
 
     def advance(self):

@@ -78,7 +78,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return header, arrays
 
 
-def refuse_other_run(path: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+def refuse_other_run(path: Path | None, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Stop before a checkpoint of one run is continued as another, naming the fields that differ."""
     differing = [key for key in {**stored, **wanted} if stored.get(key) != wanted.get(key)]
     if differing:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -160,77 +161,113 @@ def train(
     Ctrl-C and at the end; the same call continues it, and more `steps` prolong it. A continued run equals
     one that never stopped, bit for bit. `progress=None` shows a bar only where stderr is a terminal.
     """
-    config = config_for(env, agent)
     for name, value in (("steps", steps), ("bin_size", bin_size)):
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{name}={value!r} must be a whole number of at least 1")
+    config = config_for(env, agent)
     file = None if checkpoint is None else checkpoint_file(checkpoint)
-    stored = read_checkpoint(file) if file is not None and file.exists() else None
+    stored = _stored_run(file) if file is not None and file.exists() else None
     if engine == "auto":  # a run stays on the engine that began it
         engine = stored[0]["run"]["engine"] if stored else choose_engine(config.name)
-    run = open_run(env, config, seed, engine)
-    identity: dict[str, Any] = {
-        "agent": config.to_dict(),
-        "bin_size": int(bin_size),
-        "engine": engine,
-        "environment": fingerprint(env.tables._asdict()),
-        "seed": int(seed),
-    }
-    curve = Curve(int(bin_size))
-    seconds = 0.0
-    if stored is not None and file is not None:
-        header, arrays = stored
-        refuse_other_run(file, header["run"], identity)
-        curve = Curve(int(bin_size), arrays.pop("curve_sums"), int(arrays.pop("curve_steps")))
-        seconds = float(header["seconds"])
-        if curve.steps > steps:
-            raise ValueError(
-                f"{file} has already done {curve.steps} steps; ask for at least that many, not {steps}"
-            )
-        run.restore(arrays)
-    clock = _Clock(seconds)
+    training = _Training(env, config, int(seed), engine, int(bin_size), file)
+    if stored is not None:
+        training.resume(*stored)
+        if training.curve.steps > steps:
+            done = f"{file} has already done {training.curve.steps} steps"
+            raise ValueError(f"{done}; ask for at least that many, not {steps}")
+    if stored is None or training.curve.steps < steps:
+        training.work(steps, progress, save_every)
+        training.save()
+    if training.curve.steps < steps:
+        done = f"stopped after {training.curve.steps:,} of {steps:,} steps"
+        if file is None:
+            raise Interrupted(f"{done}; nothing saved: no checkpoint was given", training.result())
+        raise Interrupted(f"{done}; saved in {file}; the same call resumes it", training.result())
+    return training.result()
 
-    def save() -> None:
-        if file is not None:
-            arrays = {**run.state(), "curve_sums": curve.sums, "curve_steps": np.array(curve.steps)}
-            write_checkpoint(file, {"run": identity, "seconds": clock.seconds()}, arrays)
 
-    def result() -> Result:
-        state = run.state()
-        speed = curve.steps / max(clock.seconds(), 1e-9)
+def _stored_run(file: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Header and arrays of a checkpoint that `train` wrote."""
+    header, arrays = read_checkpoint(file)
+    if "run" not in header:
+        raise ValueError(f"{file} holds no run of `train`; a saved agent is loaded with `Nibbler.load`")
+    return header, arrays
+
+
+class _Training:
+    """A run of `train` with what belongs to it: what it earned, how long it took, and where it is saved."""
+
+    def __init__(
+        self,
+        env: "Environment",
+        config: AgentConfig,
+        seed: int,
+        engine: str,
+        bin_size: int,
+        file: Path | None,
+    ) -> None:
+        self.env = env
+        self.run = open_run(env, config, seed, engine)
+        self.curve = Curve(bin_size)
+        self._file = file
+        self._identity: dict[str, Any] = {
+            "agent": config.to_dict(),
+            "bin_size": bin_size,
+            "engine": engine,
+            "environment": fingerprint(env.tables._asdict()),
+            "seed": seed,
+        }
+        self._seconds_before = 0.0  # of the calls that did a part of this run
+        self._began = time.perf_counter()
+
+    @property
+    def _seconds(self) -> float:
+        return self._seconds_before + time.perf_counter() - self._began
+
+    def resume(self, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Continue from a checkpoint of this very run."""
+        refuse_other_run(self._file, header["run"], self._identity)
+        self.curve = Curve(self.curve.bin_size, arrays["curve_sums"], int(arrays["curve_steps"]))
+        self._seconds_before = float(header["seconds"])
+        self.run.restore({name: array for name, array in arrays.items() if not name.startswith("curve_")})
+
+    def save(self) -> None:
+        """Write the checkpoint, if a place for it was given."""
+        if self._file is not None:
+            rewards = {"curve_sums": self.curve.sums, "curve_steps": np.array(self.curve.steps)}
+            header = {"run": self._identity, "seconds": self._seconds}
+            write_checkpoint(self._file, header, {**self.run.state(), **rewards})
+
+    def work(self, steps: int, progress: bool | None, save_every: float) -> None:
+        """Advance to that many steps, or to the end of the chunk in which Ctrl-C was pressed."""
+        title, curve = self._identity["agent"]["agent"], self.curve
+        with _interrupts() as interrupted, ProgressBar(title, steps, curve.steps, progress) as bar:
+            saved_at = time.perf_counter()
+            pace = 0.0  # steps per second of the last chunk; the first is a single block, and may compile
+            while curve.steps < steps and not interrupted():
+                began, before = time.perf_counter(), curve.steps
+                earned = curve.extend(self.run, int(pace * _CHUNK_SECONDS), steps)
+                pace = (curve.steps - before) / max(time.perf_counter() - began, 1e-9)
+                bar.update(curve.steps, pace, earned / (curve.steps - before))
+                if time.perf_counter() - saved_at > save_every:
+                    self.save()
+                    saved_at = time.perf_counter()
+
+    def result(self) -> Result:
+        """What has been earned until now."""
+        state, steps, seconds = self.run.state(), self.curve.steps, self._seconds
         record = {
             **machine_record(),
-            **identity,
-            "environment": environment_record(env, identity["environment"]),
-            "steps": curve.steps,
-            "steps_per_second": speed,
-            "seconds": clock.seconds(),
+            **self._identity,
+            "environment": environment_record(self.env, self._identity["environment"]),
+            "steps": steps,
+            "seconds": seconds,
+            "steps_per_second": steps / seconds,
         }
         if "weights_touched" in state:
-            record["weights_touched_per_step"] = float(state["weights_touched"]) / max(curve.steps, 1)
-        return Result(curve.means(), int(bin_size), curve.steps, speed, record, state, env)
-
-    resumed_at = curve.steps
-    with _interrupts() as interrupted, ProgressBar(config.name, steps, curve.steps, progress) as bar:
-        saved_at = time.perf_counter()
-        pace = 0.0  # steps per second of the last chunk; the first chunk is a single block, and compiles
-        while curve.steps < steps and not interrupted():
-            began, before = time.perf_counter(), curve.steps
-            earned = curve.extend(run, int(pace * _CHUNK_SECONDS), steps)
-            pace = (curve.steps - before) / max(time.perf_counter() - began, 1e-9)
-            bar.update(curve.steps, pace, earned / (curve.steps - before))
-            if time.perf_counter() - saved_at > save_every and curve.steps < steps:
-                save()
-                saved_at = time.perf_counter()
-        stopped = curve.steps < steps
-    if curve.steps > resumed_at or stored is None:
-        save()
-    if stopped:
-        kept = (
-            f"saved in {file}; the same call resumes it" if file else "nothing saved: no checkpoint was given"
-        )
-        raise Interrupted(f"stopped after {curve.steps:,} of {steps:,} steps; {kept}", result())
-    return result()
+            record["weights_touched_per_step"] = float(state["weights_touched"]) / steps
+        means, bin_size = self.curve.means(), self.curve.bin_size
+        return Result(means, bin_size, steps, steps / seconds, record, state, self.env)
 
 
 class Curve:
@@ -274,17 +311,6 @@ class Curve:
             self._sums[-1] += float(total)
             self.steps += length
         return float(sums.sum())
-
-
-class _Clock:
-    """Working time of a run over all the calls that did a part of it."""
-
-    def __init__(self, seconds_before: float) -> None:
-        self._before = seconds_before
-        self._began = time.perf_counter()
-
-    def seconds(self) -> float:
-        return self._before + time.perf_counter() - self._began
 
 
 @contextmanager
