@@ -81,8 +81,7 @@ FIGURES: dict[str, FigureKind] = {
     "scaling": FigureKind(
         "Steps to threshold and doubling ratio",
         "Left: the first step from which the seed-averaged reward stays at or above the threshold; dashed "
-        "lines are"
-        f"power-law fits. Right: the ratio when boards double; 2 is linear growth. {_OPEN}",
+        f"lines are power-law fits. Right: the ratio when boards double; 2 is linear growth. {_OPEN}",
         scaling_panels,
         lambda results: 2,
         widest=2,

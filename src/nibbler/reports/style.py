@@ -35,7 +35,7 @@ SHEET = "#fefefe"
 CSS_OF_SENTINEL = {INK: "var(--ink, #1b1d21)", FAINT: "var(--faint, #8b9097)", SHEET: "var(--sheet, #fefefe)"}
 
 AGENT_COLOURS = {
-    "nibbler": "#0a7cc4",
+    "nibbler": "#1380cb",
     "nibbler+": "#35b0e0",
     "q-learning": "#d55e00",
     "qv-learning": "#0f9d76",
@@ -179,6 +179,8 @@ def page_svg(text: str, name: str, title: str) -> str:
     for sentinel, css in CSS_OF_SENTINEL.items():
         text = text.replace(sentinel, css)
     head, rest = text.split(">", 1)
-    head = re.sub(r'\s(width|height)="[^"]*"', "", head)
+    width = re.search(r'\swidth="([0-9.]+)pt"', head)
+    largest = f' style="max-width: {float(width[1]) * 1.5:.0f}px"' if width else ""  # one text size on a page
+    head = re.sub(r'\s(width|height)="[^"]*"', "", head) + largest
     label = title.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
     return f'{head} role="img" aria-label="{label}">{rest}'

@@ -1,0 +1,44 @@
+"""`nibbler bench`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nibbler.cli.options import NumberList
+
+BENCHES = {
+    "env": "Environment steps per second, beside other implementations.",
+    "cpu": "The compiled CPU engine, per agent and number of boards.",
+    "cuda": "The CUDA engine, single runs and many packed on one GPU.",
+    "jax": "Rainbow on JAX.",
+}
+
+
+@click.command(context_settings={"show_default": True})
+@click.argument("what", type=click.Choice(tuple(BENCHES)))
+@click.option("--boards", type=NumberList(), default=None, help="Problem sizes, such as 2,8,32.")
+@click.option(
+    "--repeats", type=click.IntRange(1), default=None, help="Measurements of each number; medians count."
+)
+@click.option("--output", type=click.Path(path_type=Path), default=None, help="Write the rows there as JSON.")
+def bench(what: str, boards: tuple[int, ...] | None, repeats: int | None, output: Path | None) -> None:
+    """Measure speed on this machine: env, cpu, cuda or jax.
+
+    \b
+    Examples:
+      nibbler bench env
+      nibbler bench cpu --boards 2,8 --repeats 5 --output cpu.json
+    """
+    module = importlib.import_module(f"nibbler.bench.{what}")
+    accepted = inspect.signature(module.run).parameters
+    given: dict[str, Any] = {"boards": boards, "repeats": repeats, "output": output}
+    options = {name: value for name, value in given.items() if value is not None}
+    for name in options:
+        if name not in accepted:
+            raise click.UsageError(f"bench {what} has no --{name}")
+    module.run(**options)
