@@ -85,3 +85,37 @@ def make_run(
     once: str | None = None,
 ) -> ToyRun:
     return ToyRun(env, seed, delay, fail_at, kill_at, once)
+
+
+def make_number(env: Any, seed: int) -> int:
+    return seed
+
+
+class ForgetfulStepper:
+    """An agent that only answers: its actions depend on all that it has seen."""
+
+    def __init__(self, seed: int) -> None:
+        self.memory = seed
+
+    def step(self, reward: float, observation: np.ndarray) -> int:
+        seen = int(observation @ np.arange(1, len(observation) + 1)) + int(reward * 7)
+        self.memory = (self.memory * 31 + seen) % 1_000_003
+        return self.memory % 3
+
+
+class Stepper(ForgetfulStepper):
+    """The same, able to save itself."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {"memory": np.array(self.memory)}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        self.memory = int(state["memory"])
+
+
+def make_stepper(env: Any, seed: int) -> Stepper:
+    return Stepper(seed)
+
+
+def make_forgetful_stepper(env: Any, seed: int) -> ForgetfulStepper:
+    return ForgetfulStepper(seed)

@@ -38,7 +38,8 @@ def execute(
 ) -> RunEvent:
     """Run a spec to its end, or until `stop()`; what is finished is skipped, what was begun is resumed.
 
-    Returns the last event. Errors are raised; `attempt` turns them into an event.
+    `save_every` is in seconds, 0 for after every stretch of work. Returns the last event. Errors are
+    raised; `attempt` turns them into an event.
     """
     if folder.finished:
         return RunEvent.about("skipped", spec, spec.steps)
@@ -72,7 +73,8 @@ def execute(
                     lock.check()
                     session.save()
                     saved = time.monotonic()
-                    patience = max(save_every, (saved - now) / LARGEST_SAVING_SHARE)
+                    if save_every > 0:
+                        patience = max(save_every, (saved - now) / LARGEST_SAVING_SHARE)
             lock.check()
             if session.done:
                 session.finish()

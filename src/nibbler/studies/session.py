@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from nibbler.engines.run import Curve
 from nibbler.studies.build import build_environment, build_run
@@ -159,7 +158,7 @@ class Session:
         if own is not None:
             taken = {name: np.array(value) for name, value in own().items()}
         else:
-            state = self.run.state()
+            state = self.run.state() if self.resumable else {}
             taken = {_SNAPSHOT[name]: np.array(state[name]) for name in _SNAPSHOT if name in state}
         if taken:
             self._snapshot_steps.append(self.step)
@@ -229,25 +228,22 @@ class Session:
             and components is not None
             and not (self.folder.path / "features.parquet").exists()
         ):
-            columns = {
+            columns: dict[str, np.ndarray | list[str]] = {
                 "feature": np.arange(len(names), dtype=np.int32),
-                "name": pa.array([str(name) for name in names]),
+                "name": [str(name) for name in names],
                 "component": np.asarray(components, dtype=np.int32),
             }
             self.folder.save_table("features", columns, self._about)
 
-    def _snapshot_table(self) -> dict[str, Any]:
+    def _snapshot_table(self) -> dict[str, np.ndarray | list[str]]:
         times = len(self._snapshot_steps)
         questions = len(next(iter(self._snapshots.values()))[0])
-        columns: dict[str, Any] = {
+        columns: dict[str, np.ndarray | list[str]] = {
             "step": np.repeat(np.array(self._snapshot_steps, dtype=np.int64), questions),
             "question": np.tile(np.arange(questions, dtype=np.int32), times),
         }
         for name, taken in self._snapshots.items():
-            values = np.array(taken).reshape(times * questions, -1)
-            flat = pa.array(values.ravel())
-            wide = values.shape[1] != 1 or np.ndim(taken[0]) > 1
-            columns[name] = pa.FixedSizeListArray.from_arrays(flat, values.shape[1]) if wide else flat
+            columns[name] = np.concatenate(taken)
         return columns
 
     def _record(self) -> dict[str, Any]:

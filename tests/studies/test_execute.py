@@ -1,0 +1,277 @@
+import itertools
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nibbler.studies.build import build_environment, follow
+from nibbler.studies.execute import attempt, execute
+from nibbler.studies.lock import RunLock
+from nibbler.studies.session import snapshot_steps
+from nibbler.studies.spec import RunSpec
+from nibbler.studies.store import ResultsFolder, RunFolder
+
+HERE = Path(__file__).parent
+COMPARED = ("curve.parquet", "snapshots.parquet", "features.parquet")
+
+
+def toy(seed=0, steps=20_000, bin_size=1_000, **settings):
+    return RunSpec(
+        {"import": "toy:make_env"}, {"import": "toy:make_run", **settings}, steps, seed, bin_size=bin_size
+    )
+
+
+def place(folder, spec):
+    (folder / "runs").mkdir(parents=True, exist_ok=True)
+    return ResultsFolder(folder).run(spec)
+
+
+def environ():
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
+
+
+def same_results(one, other):
+    return all((one.path / name).read_bytes() == (other.path / name).read_bytes() for name in COMPARED)
+
+
+@pytest.fixture
+def quick_folder(tmp_path):
+    """A folder in memory where there is one: to a kill it is the same, and waiting for a disk takes long."""
+    if not os.access("/dev/shm", os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+def test_death_at_any_touch_of_the_disk_changes_no_result(quick_folder):
+    done = subprocess.run(
+        [sys.executable, str(HERE / "kill_points.py"), str(quick_folder)],
+        capture_output=True,
+        text=True,
+        env=environ(),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    moments, resumed = map(int, done.stdout.split())
+    assert moments > 60
+    assert resumed > 30
+
+
+RUN_SPEC = """
+import sys
+from nibbler.studies.execute import execute
+from nibbler.studies.spec import RunSpec
+from nibbler.studies.store import RunFolder
+tell = lambda event: print(event.kind, flush=True)
+execute(RunSpec.from_json(sys.argv[1]), RunFolder(sys.argv[2]), save_every=0.0, on_event=tell)
+"""
+
+
+def test_killing_at_random_moments_changes_no_result(quick_folder):
+    spec = toy(steps=20_000, delay=0.1)  # two seconds of work
+    undisturbed = place(quick_folder / "whole", spec)
+    execute(spec, undisturbed)
+    folder = place(quick_folder / "killed", spec)
+    moments = random.Random(0)
+    for _ in range(5):
+        process = subprocess.Popen(
+            [sys.executable, "-c", RUN_SPEC, spec.to_json(), str(folder.path)],
+            env=environ(),
+            stdout=subprocess.PIPE,
+        )
+        assert process.stdout.readline() == b"started\n"
+        time.sleep(moments.uniform(0.05, 0.5))
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert not folder.finished
+    assert execute(spec, folder).kind == "finished"
+    assert same_results(folder, undisturbed)
+    pieces = folder.record()["segments"]
+    assert len(pieces) >= 3
+    assert pieces[0]["from"] == 0
+    assert pieces[-1]["to"] == spec.steps
+    assert all(one["to"] == other["from"] for one, other in itertools.pairwise(pieces))
+
+
+def test_where_a_run_is_stopped_and_saved_changes_no_result(tmp_path):
+    spec = toy(bin_size=3_000)  # blocks of a bin and chunks of work do not line up
+    undisturbed = place(tmp_path / "whole", spec)
+    execute(spec, undisturbed)
+    folder = place(tmp_path / "stopped", spec)
+    ended = None
+    stops = 0
+    while ended is None or ended.kind == "stopped":
+        asked = iter([False, True])
+        ended = execute(spec, folder, stop=lambda asked=asked: next(asked))
+        stops += 1
+    assert stops > 3
+    assert same_results(folder, undisturbed)
+
+
+def test_the_curve_is_the_one_that_the_run_gives_when_it_is_advanced_by_hand(tmp_path):
+    spec = toy()
+    folder = place(tmp_path, spec)
+    execute(spec, folder)
+    run = follow("toy:make_run")(build_environment(spec.environment), seed=spec.seed)
+    np.testing.assert_allclose(folder.result().reward, run.advance_bins(20, 1_000) / 1_000, rtol=1e-12)
+
+
+def test_a_run_in_other_hands_is_left_alone(tmp_path):
+    spec = toy()
+    folder = place(tmp_path, spec)
+    with RunLock(folder.path):
+        event = attempt(spec, folder)
+    assert event.kind == "elsewhere"
+    assert f"process {os.getpid()}" in event.message
+    assert attempt(spec, folder).kind == "finished"
+
+
+def test_a_run_whose_lock_was_taken_stops_before_it_writes(tmp_path):
+    spec = toy()
+    folder = place(tmp_path, spec)
+
+    def rob():
+        owner = (folder.path / "lock").read_text()
+        (folder.path / "lock").write_text(owner.replace('"token": "', '"token": "f'))
+        return False
+
+    event = attempt(spec, folder, stop=rob)
+    assert event.kind == "failed"
+    assert "was taken over" in event.message
+    assert not folder.finished
+    assert not folder.checkpoints()
+
+
+def test_an_error_in_a_run_is_told_in_one_line_and_kept_with_its_traceback(tmp_path):
+    spec = toy(fail_at=5_500)
+    folder = place(tmp_path, spec)
+    event = attempt(spec, folder, save_every=0.0)
+    assert (event.kind, event.message) == ("failed", "ArithmeticError: the toy breaks at step 5500")
+    assert "toy.py" in event.details
+    assert folder.status().state == "failed"
+    assert folder.status().error == event.message
+    assert folder.status().step == 5_000  # what was saved before stays
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"agent": {"import": "nowhere_at_all:make"}}, "there is no module 'nowhere_at_all'"),
+        ({"agent": {"import": "toy:nothing"}}, "cannot import toy:nothing"),
+        ({"agent": {"import": "toy:make_run", "speed": 3}}, "toy:make_run does not take these settings"),
+        ({"agent": {"import": "toy:np"}}, "toy:np is a module; it must be a function"),
+        ({"agent": {"import": "toy:make_number"}}, "returned a int; return an agent's config"),
+        ({"environment": {"name": "chess"}}, "environment='chess' is not known; choose multi_catch"),
+        (
+            {"environment": {"name": "multi_catch", "num_boards": 2}, "agent": {"name": "alphazero"}},
+            "agent='alphazero' is not known",
+        ),
+        (
+            {
+                "environment": {"name": "multi_catch", "num_boards": 2},
+                "agent": {"name": "nibbler", "layers": 3},
+            },
+            "layers",
+        ),
+        ({"environment": {"name": "multi_catch", "boards": 2}}, "does not take these settings"),
+    ],
+)
+def test_a_spec_that_cannot_be_built_says_why_in_one_line(tmp_path, changes, message):
+    spec = toy().replace(**changes)
+    event = attempt(spec, place(tmp_path, spec))
+    assert event.kind == "failed"
+    assert message in event.message
+    assert "\n" not in event.message
+
+
+def test_an_error_inside_a_users_module_is_not_mistaken_for_a_missing_module(tmp_path, monkeypatch):
+    (tmp_path / "needy.py").write_text("import a_package_that_is_not_there\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ModuleNotFoundError, match="a_package_that_is_not_there"):
+        follow("needy:make")
+
+
+@pytest.mark.parametrize("steps, bin_size", [(10, 10), (1_000, 100), (40_000_000, 10_000), (12_345, 1_000)])
+def test_snapshots_are_about_fifty_ends_of_bins_with_the_first_and_the_last(steps, bin_size):
+    moments = snapshot_steps(toy(steps=steps, bin_size=bin_size))
+    assert {0, steps} <= moments
+    assert len(moments) <= 51
+    assert all(moment % bin_size == 0 or moment == steps for moment in moments)
+    if steps == 40_000_000:
+        assert len(moments) >= 40
+
+
+def test_progress_is_told_and_a_status_from_outside_sees_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("nibbler.studies.lock.HEARTBEAT", 0.05)
+    spec = toy(delay=0.05)
+    folder = place(tmp_path, spec)
+    seen = []
+
+    def watch(event):
+        if event.kind == "progress":
+            seen.append((event, folder.status()))
+
+    execute(spec, folder, on_event=watch)
+    assert seen
+    assert all(status.state == "running" for _, status in seen)
+    assert seen[-1][1].step > 0
+    assert seen[-1][0].steps_per_second > 0
+    assert folder.status().state == "finished"
+
+
+CATCH = {"name": "multi_catch", "num_boards": 2}
+
+
+def test_an_agent_of_our_own_names_runs_on_the_engine_that_the_record_tells(tmp_path):
+    spec = RunSpec(CATCH, {"name": "random"}, 2_000, 1, engine="reference", bin_size=500)
+    folder = place(tmp_path, spec)
+    assert attempt(spec, folder).message is None
+    record = folder.record()
+    assert record["engine"] == "reference"
+    assert record["environment"] == {"num_components": 2, "num_features": 112, "num_actions": 3}
+    assert folder.features().component.tolist().count(0) == 56
+
+
+def test_an_agent_that_only_steps_resumes_exactly_when_it_can_save_itself(tmp_path):
+    spec = RunSpec(CATCH, {"import": "toy:make_stepper"}, 3_000, 1, bin_size=500)
+    whole, stopped = place(tmp_path / "whole", spec), place(tmp_path / "stopped", spec)
+    assert attempt(spec, whole).kind == "finished"
+    asked = iter([False, False, True])
+    assert execute(spec, stopped, stop=lambda: next(asked)).kind == "stopped"
+    events = []
+    assert execute(spec, stopped, on_event=events.append).kind == "finished"
+    assert events[0].step > 0
+    curve = "curve.parquet"
+    assert (stopped.path / curve).read_bytes() == (whole.path / curve).read_bytes()
+
+
+def test_an_agent_that_cannot_save_itself_starts_over(tmp_path):
+    spec = RunSpec(CATCH, {"import": "toy:make_forgetful_stepper"}, 3_000, 1, bin_size=500)
+    whole, stopped = place(tmp_path / "whole", spec), place(tmp_path / "stopped", spec)
+    assert attempt(spec, whole).kind == "finished"
+    asked = iter([False, False, True])
+    execute(spec, stopped, stop=lambda: next(asked))
+    events = []
+    assert execute(spec, stopped, on_event=events.append).kind == "finished"
+    assert events[0].step == 0
+    np.testing.assert_array_equal(stopped.result().reward, whole.result().reward)
+
+
+def test_the_study_folder_may_be_moved_between_two_sessions(tmp_path):
+    spec = toy()
+    folder = place(tmp_path / "here", spec)
+    asked = iter([False, False, False, True])
+    execute(spec, folder, stop=lambda: next(asked))
+    (tmp_path / "here").rename(tmp_path / "there")
+    moved = RunFolder(tmp_path / "there" / "runs" / spec.folder_name)
+    events = []
+    assert execute(spec, moved, on_event=events.append).kind == "finished"
+    assert events[0].step > 0
