@@ -107,7 +107,7 @@ def _recurrent_class(mdp: FiniteMDP, matrix: csr_array) -> NDArray[np.int64]:
     leaves = np.unique(part[source[part[source] != part[target]]])
     closed = np.setdiff1d(np.unique(part[reached]), leaves)
     if closed.size > 1:
-        first, other = (int(np.flatnonzero(reached & (part == p))[0]) for p in closed[:2])
+        first, other = sorted(int(np.flatnonzero(reached & (part == p))[0]) for p in closed[:2])
         raise ValueError(
             f"the chain is not ergodic: it can end up at {mdp.name_state(first)} or at "
             f"{mdp.name_state(other)} for good; add transitions between them, or start on one side"
@@ -232,7 +232,7 @@ class Planner:
             raise ValueError("the planner needs one broadcast action; solve independent components alone")
         self.env = env
         self.epsilon = epsilon
-        self.seed = philox.check_seed(seed)
+        self.seed = np.uint64(philox.check_seed(seed))
         self.values = planner_tables(env, discount)
 
     def act(self, states: ArrayLike, step: int = 0) -> int:

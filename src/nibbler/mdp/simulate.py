@@ -2,6 +2,7 @@
 
 Board b at step t takes word b % 4 of draw(seed, TRANSITION, t, b // 4), and compares it with the integer
 thresholds of its row. So a trajectory under given actions is the same, bit for bit, wherever it is computed.
+From Python, give compiled code its seed as np.uint64: it takes a plain int as signed, too small from 2**63 on.
 Compiled kernels come first, then their NumPy twins, which say the same more readably.
 """
 
