@@ -75,7 +75,7 @@ execute(RunSpec.from_json(sys.argv[1]), RunFolder(sys.argv[2]), save_every=0.0, 
 
 
 def test_killing_at_random_moments_changes_no_result(quick_folder):
-    spec = toy(steps=20_000, delay=0.1)  # two seconds of work
+    spec = toy()
     undisturbed = place(quick_folder / "whole", spec)
     execute(spec, undisturbed)
     folder = place(quick_folder / "killed", spec)
@@ -83,7 +83,7 @@ def test_killing_at_random_moments_changes_no_result(quick_folder):
     for _ in range(5):
         process = subprocess.Popen(
             [sys.executable, "-c", RUN_SPEC, spec.to_json(), str(folder.path)],
-            env=environ(),
+            env={**environ(), "TOY_DELAY": "0.1"},  # two seconds of work
             stdout=subprocess.PIPE,
         )
         assert process.stdout.readline() == b"started\n"
@@ -263,6 +263,20 @@ def test_an_agent_that_cannot_save_itself_starts_over(tmp_path):
     assert execute(spec, stopped, on_event=events.append).kind == "finished"
     assert events[0].step == 0
     np.testing.assert_array_equal(stopped.result().reward, whole.result().reward)
+
+
+def test_a_tracked_run_tells_tensorboard_its_curve(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    spec = toy(steps=3_000)
+    folder = place(tmp_path, spec)
+    execute(spec, folder, tracking="tensorboard")
+    events = EventAccumulator(str(folder.path / "tensorboard"))
+    events.Reload()
+    told = {tag: [e.value for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+    result = folder.result()
+    np.testing.assert_allclose(told["reward"], result.reward, rtol=1e-6)
+    np.testing.assert_allclose(told["weights_touched"], result.columns["weights_touched"], rtol=1e-6)
 
 
 def test_the_study_folder_may_be_moved_between_two_sessions(tmp_path):

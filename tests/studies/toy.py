@@ -31,7 +31,8 @@ class ToyRun:
         self.step = 0
         self._value = seed
         self._touched = 0
-        self._delay = delay  # seconds per thousand steps
+        # Seconds per thousand steps; from outside, where the same spec is to be quick another time.
+        self._delay = max(delay, float(os.environ.get("TOY_DELAY", "0")))
         self._fail_at = fail_at
         self._kill_at = kill_at
         self._once = once
@@ -83,7 +84,10 @@ def make_run(
     fail_at: int | None = None,
     kill_at: int | None = None,
     once: str | None = None,
+    chatter: bool = False,
 ) -> ToyRun:
+    if chatter:
+        print("an agent may print", flush=True)
     return ToyRun(env, seed, delay, fail_at, kill_at, once)
 
 
