@@ -41,10 +41,10 @@ def test_found_share_counts_own_bits_of_questions_about_a_component(env):
         env,
         [first[0], first[1], second[0], second[1]],
         [
-            [*first[:14], *second[:6]],  # about 0: sees 14 of its bits
+            [*first[:14], *second[30:36]],  # about 0: sees 14 of its bits
             [*first[:20]],  # about 0: the same 14 and 6 more
             [*first[:20]],  # about 1: sees none of its bits
-            [*second[:7], *first[:13]],  # about 1: sees 7
+            [*second[:7], *first[40:53]],  # about 1: sees 7
         ],
     )
     np.testing.assert_allclose(found_shares(state, env), [20 / 56, 7 / 56, 0.0])

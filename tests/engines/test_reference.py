@@ -13,6 +13,7 @@ from nibbler.agents.config import (
     RandomConfig,
 )
 from nibbler.agents.policy import exploration_threshold
+from nibbler.engines.initial import fresh_hidden_rows
 from nibbler.engines.reference import ReferenceRun, select_action
 from nibbler.engines.settle import settled
 from nibbler.envs.catch import catch_board
@@ -119,6 +120,20 @@ def test_known_structure_learns_from_each_components_own_bits():
     np.testing.assert_array_equal(state["block_of_feature"], env.component_of_feature)
     assert state["hidden_weights"].shape == (171, 4)
     assert state["head_q"].shape == (3, 12)
+
+
+def test_a_changed_question_gets_the_weights_drawn_for_that_step():
+    run = ReferenceRun(multi_catch(2, seed=0), SMALL, 6)
+    seen = set()
+    while len(seen) < 3:
+        before = run.state()
+        run.advance(1)
+        after = run.state()
+        for i in np.flatnonzero(before["cumulants"] != after["cumulants"]):
+            fresh = fresh_hidden_rows(SMALL, 6, run.step, int(i), np.arange(20))
+            np.testing.assert_array_equal(after["hidden_weights"][i], fresh)
+            assert not after["hidden_momentum"][i].any()
+            seen.add(run.step)
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,16 @@ def test_a_discount_of_zero_makes_what_comes_after_irrelevant(engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_a_given_discount_is_used_for_that_transition(engine):
+    agents = [make_agent(engine) for _ in range(3)]
+    for agent, discount in zip(agents, (None, SMALL.discount, 0.5), strict=True):
+        feed(agent, 0, 50)
+        agent.step(1.0, [3, 4, 5], discount)
+    assert same_state(agents[0], agents[1])
+    assert not same_state(agents[0], agents[2])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_starting_an_episode_learns_nothing_and_leaves_from_its_own_observation(engine):
     agent = make_agent(engine, config=SMALL.replace(epsilon=0.0))
     twin = make_agent("reference", config=SMALL.replace(epsilon=0.0))

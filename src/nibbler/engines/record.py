@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nibbler.mdp.environment import Environment
 
-_PACKAGES = ("nibbler", "numpy", "numba", "cupy", "jax")
+_PACKAGES = ("nibbler", "numpy", "numba", "scipy", "cupy-cuda12x", "cupy-cuda13x", "jax")
 
 
 def machine_record() -> dict[str, Any]:
