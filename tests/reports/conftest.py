@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from nibbler.reports.report import write_report
 from nibbler.studies.spec import RunSpec, Study
 from nibbler.studies.store import ResultsFolder
+
+sys.path.append(str(Path(__file__).parent))  # for headless_browser, which tests of the page import
 
 RANDOM_REWARD = -0.06
 CROSSING_PER_BOARD = {"nibbler": 4_000, "q-learning": 2_500, "qv-learning": 2_500}
@@ -58,27 +62,26 @@ def write_run(results: ResultsFolder, spec: RunSpec, finished: bool = True) -> N
 
 def write_snapshots(results: ResultsFolder, spec: RunSpec) -> None:
     """Selections that begin at random and end with each question on its own board."""
-    import pyarrow as pa
-
     boards = int(spec.environment["num_boards"])
     bits, questions, inputs = 6, 2 * boards, 6
     generator = np.random.default_rng(spec.seed)
     component = generator.permutation(np.repeat(np.arange(boards), bits)).astype(np.int32)
-    rows: dict[str, list[object]] = {"step": [], "question": [], "cumulant": [], "inputs": []}
-    for t, step in enumerate(np.linspace(0, spec.steps, 10).astype(int)):
+    chosen = []
+    for t in range(10):
         for question in range(questions):
             own = np.flatnonzero(component == question % boards)
-            chosen = own if t >= 5 else generator.choice(boards * bits, inputs, replace=False)
-            rows["step"].append(int(step))
-            rows["question"].append(question)
-            rows["cumulant"].append(int(chosen[0]))
-            rows["inputs"].append(chosen.astype(np.int32))
+            chosen.append(own if t >= 5 else generator.choice(boards * bits, inputs, replace=False))
     folder = results.run(spec)
-    wide = pa.FixedSizeListArray.from_arrays(pa.array(np.concatenate(rows["inputs"])), inputs)
-    folder.save_table("snapshots", {**rows, "inputs": wide}, {})
-    names = pa.array([f"bit{k}" for k in range(boards * bits)])
-    columns = {"feature": np.arange(boards * bits, dtype=np.int32), "name": names, "component": component}
-    folder.save_table("features", columns, {})
+    columns = {
+        "step": np.repeat(np.linspace(0, spec.steps, 10).astype(np.int64), questions),
+        "question": np.tile(np.arange(questions, dtype=np.int32), 10),
+        "cumulant": np.array([row[0] for row in chosen], dtype=np.int32),
+        "inputs": np.array(chosen, dtype=np.int32),
+    }
+    folder.save_table("snapshots", columns, {})
+    names = [f"bit{k}" for k in range(boards * bits)]
+    features = {"feature": np.arange(boards * bits, dtype=np.int32), "name": names, "component": component}
+    folder.save_table("features", features, {})
 
 
 @pytest.fixture
@@ -86,14 +89,19 @@ def results_folder(tmp_path: Path) -> Callable[..., Path]:
     """Make a results folder that holds these studies."""
 
     def make(*studies: Study, finished: bool = True) -> Path:
-        results = ResultsFolder(tmp_path / "results")
-        for study in studies:
-            results.save_study(study)
-            for spec in study.runs:
-                write_run(results, spec, finished)
-        return results.path
+        return write_results(tmp_path / "results", *studies, finished=finished)
 
     return make
+
+
+def write_results(path: Path, *studies: Study, finished: bool = True) -> Path:
+    """What running these studies would leave in a folder."""
+    results = ResultsFolder(path)
+    for study in studies:
+        results.save_study(study)
+        for spec in study.runs:
+            write_run(results, spec, finished)
+    return path
 
 
 def small_study(name: str = "curves", boards: tuple[int, ...] = (2, 4, 8), steps: int = 60_000) -> Study:
@@ -114,3 +122,9 @@ def small_study(name: str = "curves", boards: tuple[int, ...] = (2, 4, 8), steps
 @pytest.fixture
 def make_study() -> Callable[..., Study]:
     return small_study
+
+
+@pytest.fixture(scope="session")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report page of a study on 2 and 4 boards."""
+    return write_report(write_results(tmp_path_factory.mktemp("page"), small_study(boards=(2, 4))))

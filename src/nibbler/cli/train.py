@@ -87,12 +87,18 @@ def train(
 
 
 def _train_here(spec: RunSpec, look: bool) -> None:
-    from nibbler.agents.registry import default_config
+    import dataclasses
+
+    from nibbler.agents.registry import config_class, default_config
     from nibbler.engines.run import train as run_training
     from nibbler.studies.build import build_environment
 
     env = build_environment(spec.environment)
     agent = {key: value for key, value in spec.agent.items() if key != "name"}
+    known = [field.name for field in dataclasses.fields(config_class(spec.agent["name"]))]
+    for name in agent:
+        if name not in known:
+            raise click.UsageError(f"{spec.agent['name']} has no setting {name!r}; it has {', '.join(known)}")
     config = default_config(spec.agent["name"], env.num_components, env.num_features, **agent)
     result = run_training(env, config, spec.steps, spec.seed, spec.engine, spec.bin_size, progress=None)
     _summarise(spec, result.rewards, result.record, result.steps_per_second)

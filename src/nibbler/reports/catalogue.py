@@ -168,16 +168,19 @@ def draw_figure(name: str, results: StudyResults, folder: Path, file_name: str) 
     return Picture(file_name, kind.title, kind.caption, svg_file, png_file, wide, narrow)
 
 
-def draw_discovery(discovery: Discovery, label: str, folder: Path, file_name: str) -> Picture:
-    """Draw the discovery map of one run."""
+def draw_discovery(
+    discovery: Discovery, label: str, folder: Path, file_name: str, explain: bool = True
+) -> Picture:
+    """Draw the discovery map of one run; how to read it need only be said once on a page."""
     title = f"Discovery map: {label}"
-    caption = (
+    reading = (
         "Rows are questions, columns are boards. A cell is as strong as the share of the question's inputs "
         "that come from that board; the dot is the board whose bit the question predicts. The bits reach "
         "Nibbler shuffled; a strong cell with its dot means that the question has found a board. Below: how "
         "sharp this is over time, and how many boards have a question whose cumulant and most inputs are "
         "theirs."
     )
+    caption = reading if explain else "Read as the discovery map above."
     pictures = []
     for widest, width in ((2, 8.4), (1, 3.6)):
         rows, _ = map_shape(discovery, widest)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from nibbler.reports.figures import grid_shape
@@ -139,10 +140,11 @@ def _sharpness_panel(figure: Any, discovery: Discovery, widest: int) -> None:
     left.plot(discovery.steps, discovery.purity(), color=colour("nibbler"))
     left.axhline(discovery.share[0].max(axis=-1).mean(), color=FAINT, linestyle=":", linewidth=1.0)
     left.set_ylim(0, 1.03)
-    left.set_title("Inputs from a question's main board (mean share)")
+    left.set_title("Share of inputs from the main board")
     right.plot(discovery.steps, discovery.boards_found(), color=colour("nibbler"), drawstyle="steps-post")
     right.axhline(discovery.num_boards, color=INK, linestyle="--", linewidth=0.9)
     right.set_ylim(0, discovery.num_boards * 1.08)
+    right.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=4))
     right.set_title("Boards with a question of their own")
     for axes in (left, right):
         axes.set_xlabel("steps")

@@ -91,16 +91,18 @@ def _pictures(results: ResultsFolder, study: Study, read: StudyResults, folder: 
 
 def _discovery_pictures(results: ResultsFolder, study: Study, folder: Path) -> list[Picture]:
     """One map per problem size, of the first Nibbler that has snapshots there."""
-    pictures: dict[int, Picture] = {}
+    found: dict[int, tuple[Discovery, str]] = {}
     for spec in study.runs:
         boards = spec.environment.get("num_boards")
-        if agent_name(spec) != "nibbler" or not isinstance(boards, int) or boards in pictures:
+        if agent_name(spec) != "nibbler" or not isinstance(boards, int) or boards in found:
             continue
         discovery = read_discovery(results.run(spec))
         if discovery is not None and discovery.num_boards > 1:
-            file_name = f"{study.name}-{study.size}-discovery-{boards}"
-            pictures[boards] = draw_discovery(discovery, spec.label, folder, file_name)
-    return [pictures[boards] for boards in sorted(pictures)]
+            found[boards] = discovery, spec.label
+    return [
+        draw_discovery(*found[boards], folder, f"{study.name}-{study.size}-discovery-{boards}", explain=first)
+        for first, boards in zip([True] + [False] * len(found), sorted(found), strict=False)
+    ]
 
 
 def read_discovery(run: RunFolder) -> Discovery | None:

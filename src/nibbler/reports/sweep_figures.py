@@ -8,6 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter
 
 from nibbler.reports.figures import (
     doubling_panel,
@@ -192,6 +193,8 @@ def q_sweep_panels(figure: Figure, results: StudyResults, widest: int = 2) -> No
             e = results.final_reward("nibbler", boards, **dict(m.setting.varied))
             if e is not None and math.isfinite(e.value):
                 axes.axhline(e.value, color=colour("nibbler"), linewidth=1.6)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("step size")
         axes.set_title(f"{boards} boards")
     panels[0].set_ylabel("final reward per step")

@@ -49,7 +49,7 @@ def _cells(row: Row, varied: list[str], brief: bool) -> list[str]:
         format_quantity(row.steps) + ("" if row.complete else " so far"),
         format_estimate(row.to_threshold),
         NOTHING if row.doubling_ratio is None else format_estimate(row.doubling_ratio),
-        format_estimate(row.final_reward, 4, with_interval=not brief),
+        format_estimate(row.final_reward, 3, with_interval=not brief),
         NOTHING if row.share is None else f"{round(row.share.value * 100) + 0}%",
     ]
     if brief:
