@@ -86,6 +86,14 @@ def test_optimal_values_are_the_best_over_all_deterministic_policies(mdp, discou
     np.testing.assert_allclose(q.max(axis=1), best, atol=1e-8)
 
 
+def test_optimal_values_see_a_reward_that_is_hundreds_of_steps_away():
+    river = river_swim(length=200, small=0.0)
+    q = exact.optimal_values(river, 0.999)
+    values = q.max(axis=1)
+    np.testing.assert_allclose(exact.action_values(river, values, 0.999), q, atol=1e-9)
+    assert (q.argmax(axis=1) == 1).all()
+
+
 @given(small_mdps(max_states=4))
 def test_the_optimal_rate_is_the_best_over_all_deterministic_policies(mdp):
     best = -np.inf
@@ -178,6 +186,11 @@ def test_the_planner_adds_up_the_action_values_of_all_components():
         states = np.array([generator.integers(component.num_states) for component in env.components])
         sums = sum(values[s] for values, s in zip(q, states, strict=True))
         assert planner.act(states) == int(np.argmax(sums))
+
+
+def test_the_planner_takes_the_lowest_of_equal_actions():
+    same = FiniteMDP.from_dense(np.ones((1, 3, 1)), [[1.0, 2.0, 2.0]], [[1]])
+    assert exact.Planner(Environment([same] * 3)).act([0, 0, 0]) == 1
 
 
 def test_the_planner_runs_and_lies_between_the_random_policy_and_the_bound():

@@ -154,6 +154,18 @@ def test_sampled_transitions_have_the_probabilities_of_the_table():
             assert abs(error) < 4.5 * (trials * p * (1 - p)) ** 0.5 + 1e-9
 
 
+def test_each_component_starts_from_its_own_distribution():
+    def starting(place):
+        return FiniteMDP.from_dense(
+            np.ones((5, 1, 5)) / 5, np.zeros((5, 1)), np.eye(5, dtype=int), start=place
+        )
+
+    env = Environment([starting(3), starting(0), starting(4), starting(3), starting(1)])
+    states, _ = buffers(env)
+    simulate.start(env.tables, states, 0)
+    assert states.tolist() == simulate.start_reference(env.tables, 0).tolist() == [3, 0, 4, 3, 1]
+
+
 def test_start_states_follow_the_start_distribution():
     mdp = FiniteMDP.from_dense(
         np.full((3, 1, 3), 1 / 3), np.zeros((3, 1)), np.eye(3, dtype=int), start=[0.2, 0.5, 0.3]

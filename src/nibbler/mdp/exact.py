@@ -107,10 +107,10 @@ def _recurrent_class(mdp: FiniteMDP, matrix: csr_array) -> NDArray[np.int64]:
     leaves = np.unique(part[source[part[source] != part[target]]])
     closed = np.setdiff1d(np.unique(part[reached]), leaves)
     if closed.size > 1:
-        first, other = sorted(int(np.flatnonzero(reached & (part == p))[0]) for p in closed[:2])
+        ends = sorted(int(np.flatnonzero(reached & (part == p))[0]) for p in closed)
         raise ValueError(
-            f"the chain is not ergodic: it can end up at {mdp.name_state(first)} or at "
-            f"{mdp.name_state(other)} for good; add transitions between them, or start on one side"
+            f"the chain is not ergodic: it can end up at {mdp.name_state(ends[0])} or at "
+            f"{mdp.name_state(ends[1])} for good; add transitions between them, or start on one side"
         )
     return np.flatnonzero(part == closed[0])
 

@@ -29,6 +29,7 @@ GARNET = 8
 RAINBOW = 16
 
 MAX_SEED = 2**64
+Seed = int | np.uint64
 
 _MULTIPLIER_0 = np.uint64(0xD2511F53)
 _MULTIPLIER_1 = np.uint64(0xCD9E8D57)
@@ -86,7 +87,7 @@ def philox_array(counter: ArrayLike, key: ArrayLike) -> NDArray[np.uint32]:
     return np.stack(np.broadcast_arrays(x0, x1, x2, x3), axis=-1).astype(np.uint32)
 
 
-def check_seed(seed: int) -> int:
+def check_seed(seed: Seed) -> int:
     """Return the seed as a plain int, or raise when it does not fit the 64 bits that a draw is keyed by."""
     number = int(seed)
     if number != seed or not 0 <= number < MAX_SEED:
@@ -94,7 +95,7 @@ def check_seed(seed: int) -> int:
     return number
 
 
-def draw_array(seed: int, stream: int, step: int, slots: ArrayLike) -> NDArray[np.uint32]:
+def draw_array(seed: Seed, stream: int, step: int, slots: ArrayLike) -> NDArray[np.uint32]:
     """The NumPy twin of `draw`, for many slots at once: words[len(slots), 4]."""
     number = check_seed(seed)
     slot_words = np.asarray(slots, dtype=np.uint64)
@@ -106,19 +107,19 @@ def draw_array(seed: int, stream: int, step: int, slots: ArrayLike) -> NDArray[n
     return philox_array(counter, np.array([number & 0xFFFFFFFF, stream], dtype=np.uint64))
 
 
-def words(seed: int, stream: int, count: int, step: int = 0, first_slot: int = 0) -> NDArray[np.uint32]:
+def words(seed: Seed, stream: int, count: int, step: int = 0, first_slot: int = 0) -> NDArray[np.uint32]:
     """The first `count` random words of a stream at a step, four from each slot in order."""
     slots = first_slot + np.arange(-(-count // 4), dtype=np.uint64)
     return draw_array(seed, stream, step, slots).reshape(-1)[:count]
 
 
-def uniforms(seed: int, stream: int, count: int, step: int = 0, first_slot: int = 0) -> NDArray[np.float64]:
+def uniforms(seed: Seed, stream: int, count: int, step: int = 0, first_slot: int = 0) -> NDArray[np.float64]:
     """The words of `words` as numbers in [0, 1), with 32 bits each."""
     return words(seed, stream, count, step, first_slot).astype(np.float64) * 2.0**-32
 
 
 def permutation(
-    seed: int, stream: int, n: int, count: int | None = None, step: int = 0, first_slot: int = 0
+    seed: Seed, stream: int, n: int, count: int | None = None, step: int = 0, first_slot: int = 0
 ) -> NDArray[np.int32]:
     """A random ordering of range(n), or its first `count` entries, from our own draws.
 

@@ -2,7 +2,7 @@
 
 Board b at step t takes word b % 4 of draw(seed, TRANSITION, t, b // 4), and compares it with the integer
 thresholds of its row. So a trajectory under given actions is the same, bit for bit, wherever it is computed.
-From Python, give compiled code its seed as np.uint64: it takes a plain int as signed, too small from 2**63 on.
+From Python, give compiled code its seed as np.uint64: a plain int is taken as signed, so it ends at 2**63.
 Compiled kernels come first, then their NumPy twins, which say the same more readably.
 """
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nibbler.mdp.compiled import fused, loop
 from nibbler.mdp.environment import EnvTables
-from nibbler.mdp.philox import ACTION, START, TRANSITION, draw, draw_array
+from nibbler.mdp.philox import ACTION, START, TRANSITION, Seed, draw, draw_array
 
 _HALF = np.uint64(32)
 # Indices are unsigned: Numba would test signed ones for counting from the end.
@@ -49,7 +49,7 @@ def _step_board(tables: EnvTables, states: Any, board: Any, num_actions: Any, ac
 
 
 @fused
-def start(tables: EnvTables, states: NDArray[np.int32], seed: int) -> None:
+def start(tables: EnvTables, states: NDArray[np.int32], seed: Seed) -> None:
     """Draw the start state of every board."""
     boards = states.shape[0]
     for first in range(0, boards, 4):
@@ -83,7 +83,7 @@ def step_environment(
     tables: EnvTables,
     states: NDArray[np.int32],
     action: int,
-    seed: int,
+    seed: Seed,
     step: int,
     active: NDArray[np.int32],
 ) -> tuple[float, int]:
@@ -112,7 +112,7 @@ def step_independent(
     tables: EnvTables,
     states: NDArray[np.int32],
     actions: NDArray[np.int64],
-    seed: int,
+    seed: Seed,
     step: int,
     active: NDArray[np.int32],
 ) -> tuple[float, int]:
@@ -138,7 +138,7 @@ def uniform_action(word: Any, num_actions: Any) -> Any:
 
 
 @fused
-def random_action(seed: int, step: int, num_actions: int) -> Any:
+def random_action(seed: Seed, step: int, num_actions: int) -> Any:
     """The uniformly random action of a step."""
     return uniform_action(draw(seed, ACTION, step, 0)[1], num_actions)
 
@@ -147,7 +147,7 @@ def random_action(seed: int, step: int, num_actions: int) -> Any:
 def simulate_random(
     tables: EnvTables,
     states: NDArray[np.int32],
-    seed: int,
+    seed: Seed,
     start_step: int,
     num_steps: int,
     active: NDArray[np.int32],
@@ -165,7 +165,7 @@ def simulate_random(
 def simulate_random_counts(
     tables: EnvTables,
     states: NDArray[np.int32],
-    seed: int,
+    seed: Seed,
     start_step: int,
     num_steps: int,
     active: NDArray[np.int32],
@@ -206,7 +206,7 @@ def simulate_greedy(
     states: NDArray[np.int32],
     values: NDArray[np.float64],
     epsilon: float,
-    seed: int,
+    seed: Seed,
     start_step: int,
     num_steps: int,
     active: NDArray[np.int32],
@@ -225,7 +225,7 @@ def simulate_greedy(
     return total
 
 
-def board_words(seed: int, stream: int, step: int, boards: int) -> NDArray[np.uint32]:
+def board_words(seed: Seed, stream: int, step: int, boards: int) -> NDArray[np.uint32]:
     """The random word of every board at a step: four boards share one draw."""
     return draw_array(seed, stream, step, np.arange(-(-boards // 4))).reshape(-1)[:boards]
 
@@ -245,7 +245,7 @@ def _sample_rows(
         chosen[moves] += 1
 
 
-def start_reference(tables: EnvTables, seed: int) -> NDArray[np.int32]:
+def start_reference(tables: EnvTables, seed: Seed) -> NDArray[np.int32]:
     """The NumPy twin of `start`: the start states of all boards."""
     row = tables.start_base
     chosen = _sample_rows(
@@ -268,7 +268,7 @@ def observe_reference(tables: EnvTables, states: NDArray[np.int32]) -> NDArray[n
 
 
 def step_reference(
-    tables: EnvTables, states: NDArray[np.int32], action: int | NDArray[np.int64], seed: int, step: int
+    tables: EnvTables, states: NDArray[np.int32], action: int | NDArray[np.int64], seed: Seed, step: int
 ) -> tuple[NDArray[np.int32], float, NDArray[np.int32]]:
     """The NumPy twin of `step_environment` and `step_independent`: next states, reward, active bits.
 
