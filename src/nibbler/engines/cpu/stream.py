@@ -6,7 +6,7 @@ import numpy as np
 
 from nibbler.agents.policy import epsilon_greedy
 from nibbler.engines.cpu.compile import flush_denormals, kernel, restore_denormals
-from nibbler.engines.cpu.lanes import load, multiply_add, rectify, splat, store, total
+from nibbler.engines.cpu.lanes import load, rectify, store
 from nibbler.engines.cpu.layout import (
     ACTION_NOW,
     COUNT_NOW,
@@ -17,8 +17,7 @@ from nibbler.engines.cpu.layout import (
     SWAPPED,
 )
 from nibbler.engines.cpu.nibbler import CompiledNibbler
-from nibbler.engines.cpu.questions import ready_rows
-from nibbler.engines.cpu.rows import sum_rows
+from nibbler.engines.cpu.questions import dot, sum_active_rows
 from nibbler.engines.cpu.selection import list_active_rows
 from nibbler.engines.cpu.step import base_weight, settle
 from nibbler.mdp.philox import ACTION, draw_array
@@ -35,21 +34,12 @@ def main_action_values(s: Any, a: Any, active: Any, count: Any) -> None:
     for b in range(s.num_actions):
         a.q_values[b] = 0.0
     for i in range(s.num_questions):
-        end = ready_rows(s, a, i, LIST_BEFORE, 0, a.clock[STEP])
+        sum_active_rows(s, a, i, LIST_BEFORE, a.clock[STEP], a.next_features, 0)
+        for unit in range(0, s.units, 16):
+            store(a.next_features, unit, rectify(load(a.next_features, unit)))
         for b in range(s.num_actions):
-            store(a.q_lanes, 16 * b, splat(np.float32(0.0)))
-        for unit in range(0, s.units, 64):
-            z0, z1, z2, z3 = sum_rows(a.hidden, a.row_offset, a.row_drift, 0, end, s.units, unit)
-            for b in range(s.num_actions):
-                at = (i * s.num_lines + MAIN_Q + LINES_PER_ACTION * b) * s.units + unit
-                value = load(a.q_lanes, 16 * b)
-                value = multiply_add(load(a.heads, at), rectify(z0), value)
-                value = multiply_add(load(a.heads, at + 16), rectify(z1), value)
-                value = multiply_add(load(a.heads, at + 32), rectify(z2), value)
-                value = multiply_add(load(a.heads, at + 48), rectify(z3), value)
-                store(a.q_lanes, 16 * b, value)
-        for b in range(s.num_actions):
-            a.q_values[b] += np.float64(total(load(a.q_lanes, 16 * b)))
+            at = (i * s.num_lines + MAIN_Q + LINES_PER_ACTION * b) * s.units
+            a.q_values[b] += np.float64(dot(a.heads, at, a.next_features, s.units))
     for k in range(count):
         for b in range(s.num_actions):
             a.q_values[b] += np.float64(base_weight(s, a, np.int64(active[k]), 1 + b))
