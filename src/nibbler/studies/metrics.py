@@ -95,11 +95,12 @@ class CurveSet:
     @property
     def times(self) -> NDArray[np.float64]:
         """The middle of each bin, in steps: where a plot puts the bin's mean."""
-        return (np.arange(self.num_bins) + 0.5) * self.bin_size
+        return np.asarray((np.arange(self.num_bins) + 0.5) * self.bin_size, dtype=np.float64)
 
     def mean(self, window: int = 1) -> NDArray[np.float64]:
         """The seed-averaged curve, smoothed over `window` bins."""
-        return smooth(self.rewards.mean(axis=0), window)
+        average: NDArray[np.float64] = np.asarray(self.rewards.mean(axis=0), dtype=np.float64)
+        return smooth(average, window)
 
 
 def smooth(curves: NDArray[np.float64], window: int) -> NDArray[np.float64]:
@@ -279,7 +280,8 @@ def share_of_planner(reward: Estimate, random_line: float, planner_line: float) 
     span = planner_line - random_line
     if not span > 0.0:
         raise ValueError(f"the planner ({planner_line}) must be above the random policy ({random_line})")
-    return Estimate(*((x - random_line) / span for x in (reward.value, reward.low, reward.high)))
+    value, low, high = ((x - random_line) / span for x in (reward.value, reward.low, reward.high))
+    return Estimate(value, low, high)
 
 
 def scaled(estimate: Estimate, factor: float) -> Estimate:

@@ -1,0 +1,211 @@
+"""Verdicts on synthetic results that are made to confirm a claim, to contradict it, or to leave it open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nibbler.studies import checks
+from nibbler.studies.claims import CLAIMS, Claim, judge, verdicts
+from nibbler.studies.metrics import CurveSet, Estimate
+from nibbler.studies.results import Lines, Measured, Setting, StudyResults
+
+BINS, BIN = 200, 1_000_000
+
+
+def measured(
+    agent: str,
+    boards: int,
+    crossing: float | None,
+    final: float = 0.05,
+    seeds: int = 3,
+    bins: int = BINS,
+    planned_seeds: int | None = None,
+    seconds: float = 1e-5,
+    **varied: Any,
+) -> Measured:
+    """Runs that cross zero at a bin (None: they stay at -0.06) and end at a reward."""
+    spread = np.arange(seeds)[:, None] * 0.0005
+    if crossing is None:
+        rewards = np.full((seeds, bins), -0.06) + spread
+    else:
+        rewards = np.where(np.arange(bins) < crossing, -0.06, final) + spread
+    setting = Setting(agent, boards, tuple(sorted(varied.items())))
+    lines = Lines(-0.07, 0.06)
+    return Measured(setting, CurveSet(rewards, BIN), lines, 1e4, seconds, bins * BIN, planned_seeds or seeds)
+
+
+def results(name: str, *parts: Measured) -> StudyResults:
+    return StudyResults(name, name, tuple(parts))
+
+
+def status(check: Any, *parts: Measured) -> str:
+    return judge(Claim("claim", "source", check), results("any", *parts)).status
+
+
+def test_every_claim_of_every_study_says_not_enough_data_of_nothing() -> None:
+    for name, claims in CLAIMS.items():
+        found = verdicts(results(name))
+        assert [v.status for v in found] == ["not enough data"] * len(claims)
+        assert all(v.numbers for v in found)
+
+
+def test_a_study_that_is_not_the_papers_has_no_claims() -> None:
+    assert verdicts(results("mine", measured("nibbler", 2, 10))) == []
+
+
+@pytest.mark.parametrize("exponent, verdict", [(1.0, "confirmed"), (2.0, "not confirmed")])
+def test_linear_growth_is_judged_by_the_exponent(exponent: float, verdict: str) -> None:
+    parts = [measured("nibbler", n, round(2 * n**exponent)) for n in (2, 4, 8)]
+    assert status(checks.nibbler_is_nearly_linear, *parts) == verdict
+
+
+def test_linear_growth_needs_three_sizes_and_two_seeds() -> None:
+    two = [measured("nibbler", n, 2 * n) for n in (2, 4)]
+    assert status(checks.nibbler_is_nearly_linear, *two) == "not enough data"
+    single = [measured("nibbler", n, 2 * n, seeds=1) for n in (2, 4, 8)]
+    assert status(checks.nibbler_is_nearly_linear, *single) == "not enough data"
+
+
+def test_a_size_that_nibbler_missed_contradicts_linear_growth() -> None:
+    parts = [measured("nibbler", n, 2 * n) for n in (2, 4, 8)]
+    assert status(checks.nibbler_is_nearly_linear, *parts, measured("nibbler", 16, None)) == "not confirmed"
+
+
+def test_all_agents_learn_small_problems() -> None:
+    agents = ("nibbler", "q-learning", "qv-learning", "rainbow")
+    good = [measured(a, n, 10) for a in agents for n in (2, 4, 8)]
+    assert status(checks.all_learn_small_problems, *good) == "confirmed"
+    assert (
+        status(checks.all_learn_small_problems, *good[:-1], measured("rainbow", 8, None)) == "not confirmed"
+    )
+    assert status(checks.all_learn_small_problems, *good[:-1]) == "not enough data"
+
+
+def test_a_failure_in_a_short_run_is_not_enough_data() -> None:
+    short = measured("linear", 4, None, bins=3)
+    assert status(checks.linear_fails, short) == "not enough data"
+    assert status(checks.linear_fails, measured("linear", 4, None, bins=4)) == "confirmed"
+    assert status(checks.linear_fails, measured("linear", 4, 1, bins=4)) == "not confirmed"
+
+
+def test_runs_that_are_not_finished_are_not_enough_data() -> None:
+    assert status(checks.linear_fails, measured("linear", 4, None, planned_seeds=4)) == "not enough data"
+
+
+def test_only_nibbler_learns_128_boards() -> None:
+    ours = measured("nibbler", 128, 50)
+    assert status(checks.only_nibbler_learns_128, ours, measured("q-learning", 128, None)) == "confirmed"
+    assert status(checks.only_nibbler_learns_128, ours, measured("q-learning", 128, 60)) == "not confirmed"
+
+
+@pytest.mark.parametrize(
+    "final, verdict", [(0.047, "confirmed"), (0.02, "not confirmed"), (0.0395, "not enough data")]
+)
+def test_a_bound_must_be_cleared_by_the_whole_interval(final: float, verdict: str) -> None:
+    assert status(checks.nibbler_reaches_004_on_32, measured("nibbler", 32, 20, final)) == verdict
+
+
+def test_side_says_what_is_open() -> None:
+    with pytest.raises(checks.NotEnoughDataError, match=r"does not settle 0\.04"):
+        checks.side(Estimate(0.04, 0.03, 0.05), 0.04, "it")
+
+
+def test_baselines_curve_up() -> None:
+    ours = [measured("nibbler", n, 2 * n) for n in (2, 4, 8)]
+    steep = [measured("q-learning", n, n**2) for n in (2, 4, 8)]
+    missed = [measured("q-learning", n, 2 * n) for n in (2, 4)] + [measured("q-learning", 8, None)]
+    linear = [measured("q-learning", n, n) for n in (2, 4, 8)]
+    assert status(checks.baselines_curve_up, *ours, *steep) == "confirmed"
+    assert status(checks.baselines_curve_up, *ours, *missed) == "confirmed"
+    assert status(checks.baselines_curve_up, *ours, *linear) == "not enough data"
+    large = [measured("nibbler", 128, 100), measured("q-learning", 128, 100)]
+    assert status(checks.baselines_curve_up, *ours, *linear, *large) == "not confirmed"
+
+
+def sweep(boards: int, *finals: float, bins: int = BINS) -> list[Measured]:
+    return [
+        measured("q-learning", boards, 0, final, seeds=2, bins=bins, step_size=0.001 * (k + 1))
+        for k, final in enumerate(finals)
+    ]
+
+
+def test_the_q_learning_sweep() -> None:
+    assert status(checks.q_succeeds_widely_on_8, *sweep(8, 0.04, 0.03, -0.06)) == "confirmed"
+    assert status(checks.q_succeeds_widely_on_8, *sweep(8, 0.04, -0.06, -0.06, -0.06)) == "not confirmed"
+    assert status(checks.q_fails_everywhere_on_32, *sweep(32, -0.06, -0.07)) == "confirmed"
+    assert status(checks.q_fails_everywhere_on_32, *sweep(32, -0.06, -0.04)) == "not confirmed"
+    assert status(checks.q_fails_everywhere_on_32, *sweep(32, -0.06, bins=4)) == "not enough data"
+
+
+def test_more_units_are_faster() -> None:
+    fast = [measured("nibbler", n, 20 * n // d, hidden_units=d) for n in (2, 4) for d in (1, 4)]
+    slow = [measured("nibbler", n, 5 * n * d, hidden_units=d) for n in (2, 4) for d in (1, 4)]
+    assert status(checks.nibbler_gains_from_units, *fast) == "confirmed"
+    assert status(checks.nibbler_gains_from_units, *slow) == "not confirmed"
+    nothing = [measured("nibbler", 2, None, hidden_units=d) for d in (1, 4)]
+    assert status(checks.nibbler_gains_from_units, *nothing) == "not enough data"
+
+
+def test_a_small_network_that_never_learns_counts_as_slower() -> None:
+    parts = [measured("q-learning", 2, None, hidden_units=8), measured("q-learning", 2, 10, hidden_units=64)]
+    assert status(checks.q_gains_from_units, *parts) == "confirmed"
+
+
+def test_units_and_the_slope() -> None:
+    same = [measured("nibbler", n, 2 * n * d, hidden_units=d) for n in (2, 4, 8) for d in (1, 4)]
+    assert status(checks.units_do_not_change_the_slope, *same) == "confirmed"
+    other = [
+        measured("nibbler", n, 2 * n ** (1 if d == 1 else 2), hidden_units=d)
+        for n in (2, 4, 8)
+        for d in (1, 4)
+    ]
+    assert status(checks.units_do_not_change_the_slope, *other) == "not confirmed"
+
+
+def test_a_weak_nibbler_against_a_large_q_network() -> None:
+    theirs = measured("q-learning", 16, None, hidden_units=1024, seconds=2e-5)
+    ours = measured("nibbler", 16, 20, hidden_units=32)
+    assert status(checks.weak_nibbler_beats_large_q, ours, theirs) == "confirmed"
+    slower = measured("nibbler", 16, 20, hidden_units=32, seconds=3e-5)
+    assert status(checks.weak_nibbler_beats_large_q, slower, theirs) == "not confirmed"
+
+
+def test_varied_boards_and_the_noisy_wind() -> None:
+    parts = [measured(a, n, 2 * n) for a in ("nibbler", "nibbler+") for n in (2, 4, 8)]
+    assert status(checks.varied_boards_are_learned, *parts) == "confirmed"
+    assert status(checks.varied_boards_scale, *parts) == "confirmed"
+    assert status(checks.noisy_wind_is_worse, *parts) == "not enough data"
+    assert status(checks.noisy_wind_is_worse, *parts, measured("nibbler, noisy wind", 4, None)) == "confirmed"
+    assert (
+        status(checks.noisy_wind_is_worse, *parts, measured("nibbler, noisy wind", 4, 5)) == "not confirmed"
+    )
+
+
+def test_a_fixed_nibbler_collapses_on_large_problems() -> None:
+    good = [measured("nibbler", n, 10) for n in (2, 4)]
+    assert status(checks.fixed_nibbler_collapses, *good, measured("nibbler", 32, None)) == "confirmed"
+    assert status(checks.fixed_nibbler_collapses, *good, measured("nibbler", 32, 20)) == "not confirmed"
+
+
+def test_too_few_questions_collapse() -> None:
+    def parts(few: float | None) -> list[Measured]:
+        return [measured("nibbler", 4, few if h <= 4 else 10, num_questions=h) for h in (2, 4, 8, 16)]
+
+    assert status(checks.too_few_questions_collapse, *parts(None)) == "confirmed"
+    assert status(checks.too_few_questions_collapse, *parts(20)) == "not confirmed"
+
+
+def test_inputs_per_question() -> None:
+    def parts(few: float | None, many: int) -> list[Measured]:
+        crossing = {20: few, 56: 10, 82: many}
+        return [measured("nibbler", 4, c, inputs_per_question=g) for g, c in crossing.items()]
+
+    assert status(checks.few_inputs_hurt, *parts(None, 12)) == "confirmed"
+    assert status(checks.few_inputs_hurt, *parts(10, 12)) == "not confirmed"
+    assert status(checks.extra_inputs_only_slow_down, *parts(None, 12)) == "confirmed"
+    assert status(checks.extra_inputs_only_slow_down, *parts(None, 5)) == "not confirmed"
+    missing = [measured("nibbler", 4, None, inputs_per_question=g) for g in (20, 56, 82)]
+    assert status(checks.few_inputs_hurt, *missing) == "not enough data"

@@ -1,0 +1,91 @@
+"""The paper's studies as data: sizes, shared runs, and grids that can show their claims."""
+
+from __future__ import annotations
+
+import pytest
+
+from nibbler.studies.claims import CLAIMS
+from nibbler.studies.paper import PAPER_STEPS, STUDIES, nibbler_agent, paper_study, q_agent
+from nibbler.studies.reading import agent_name, agent_value
+
+EVERY = [(name, size) for name, study in STUDIES.items() for size in study.sizes]
+
+
+@pytest.mark.parametrize("name, size", EVERY)
+def test_every_study_has_runs_seeds_and_a_planner_line(name: str, size: str) -> None:
+    study = STUDIES[name].study(size)
+    assert len(study.runs) > 4
+    learners = [run for run in study.runs if agent_name(run) != "planner"]
+    sizes = {run.environment["num_boards"] for run in learners}
+    assert {r.environment["num_boards"] for r in study.runs if agent_name(r) == "planner"} >= sizes
+    assert all(run.environment["seed"] == run.seed for run in study.runs)
+
+
+@pytest.mark.parametrize("name, size", EVERY)
+def test_every_agent_setting_is_one_that_the_agent_has(name: str, size: str) -> None:
+    for run in STUDIES[name].study(size).runs:
+        for setting in run.agent:
+            if setting != "name":
+                assert agent_value(run, setting) == run.agent[setting]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_bears_on_a_claim_and_knows_its_figures(name: str) -> None:
+    from nibbler.reports.catalogue import FIGURES
+
+    assert CLAIMS[name]
+    assert set(STUDIES[name].figures) <= {*FIGURES, "discovery"}
+
+
+def test_claims_belong_to_studies() -> None:
+    assert set(CLAIMS) == set(STUDIES)
+
+
+def test_scaling_reads_the_runs_of_curves() -> None:
+    for size in ("smoke", "laptop", "paper"):
+        assert STUDIES["scaling"].study(size).runs == STUDIES["curves"].study(size).runs
+
+
+@pytest.mark.parametrize("name", ["hidden-units", "questions", "inputs", "fixed-nibbler"])
+def test_sweeps_share_the_default_setting_with_curves(name: str) -> None:
+    for size in ("laptop", "paper"):
+        shared = set(STUDIES[name].study(size).runs) & set(STUDIES["curves"].study(size).runs)
+        assert any(agent_name(run) == "nibbler" for run in shared)
+
+
+def test_smoke_is_small_enough_for_tests() -> None:
+    for study in STUDIES.values():
+        assert sum(run.steps for run in study.study("smoke").runs) <= 400_000
+
+
+def test_the_paper_size_is_the_papers() -> None:
+    study = STUDIES["curves"].study("paper")
+    seeds = {
+        agent: len([r for r in study.runs if agent_name(r) == agent]) // 7 for agent in ("nibbler", "rainbow")
+    }
+    assert seeds == {"nibbler": 3, "rainbow": 2}
+    assert sorted({run.environment["num_boards"] for run in study.runs}) == [2, 4, 8, 16, 32, 64, 128]
+    assert PAPER_STEPS[32] == 40_000_000
+    sweep = STUDIES["q-sweep"].study("paper")
+    assert {agent_value(r, "hidden_units") for r in sweep.runs if agent_name(r) == "q-learning"} >= {4096}
+    assert {run.environment["num_boards"] for run in sweep.runs} == {8, 32}
+
+
+def test_rainbow_runs_on_jax_and_at_the_papers_size_only() -> None:
+    for size in ("smoke", "laptop"):
+        assert all(agent_name(run) != "rainbow" for run in STUDIES["curves"].study(size).runs)
+    rainbow = [r for r in STUDIES["curves"].study("paper").runs if agent_name(r) == "rainbow"]
+    assert {run.engine for run in rainbow} == {"jax"}
+
+
+def test_defaults_are_left_out_so_that_runs_are_shared() -> None:
+    assert nibbler_agent(8, num_questions=16, hidden_units=256, inputs_per_question=82) == {"name": "nibbler"}
+    assert nibbler_agent(8, num_questions=4) == {"name": "nibbler", "num_questions": 4}
+    assert q_agent(hidden_units=256, step_size=0.001, momentum=0.99) == {"name": "q-learning"}
+
+
+def test_an_unknown_study_or_size_is_refused_with_what_there_is() -> None:
+    with pytest.raises(ValueError, match="there is no study 'curve'; the studies are quickstart, curves"):
+        paper_study("curve")
+    with pytest.raises(ValueError, match="quickstart has no size 'paper'; choose smoke, laptop"):
+        paper_study("quickstart").study("paper")
