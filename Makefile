@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+CODE := src tests examples
 JOBS ?= 2
 # The CUDA version of `make test-gpu`: 12 or 13.
 CUDA ?= 12
@@ -32,8 +33,8 @@ test: lint  ## lint, types, and the tests that take minutes in all
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow and not gpu"
 
 lint: install  ## ruff and mypy alone
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 
 test-slow: install  ## the statistical tests, which take longer
@@ -44,8 +45,8 @@ test-gpu: install  ## the tests that need a CUDA device (CUDA=12 or CUDA=13)
 	$(BIN)/python -m pytest -q -m gpu
 
 format: install  ## let ruff rewrite the code in the project's style
-	$(BIN)/ruff check --fix .
-	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
