@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from nibbler.agents.config import NibblerConfig
-from nibbler.engines.inspect import found_shares, inspect_state
+from nibbler.engines.inspect import found_shares, inspect_state, main_action_values
+from nibbler.engines.reference import dense
 from nibbler.engines.run import open_run, train
+from nibbler.engines.settle import settled
 from nibbler.envs.multi_catch import multi_catch
 
 SMALL = NibblerConfig(num_questions=4, inputs_per_question=20, hidden_units=8, kappa=0.1)
@@ -99,3 +101,21 @@ def test_an_agent_without_questions_still_has_errors(env):
     assert inspection.questions == ()
     assert inspection.mean_error == pytest.approx(result.state["value_error"] / 200)
     assert "step 200" in str(inspection)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_action_values_of_a_lazy_state_are_those_of_the_settled_one(env, bias):
+    config = SMALL.replace(hidden_bias=bias)
+    run = open_run(env, config, seed=3, engine="reference")
+    run.advance(200)
+    state, rng = run.state(), np.random.default_rng(0)
+    for name in ("hidden_momentum", "main_q_base_momentum"):
+        state[name] = rng.normal(size=state[name].shape)
+    for name in ("hidden_touched", "main_q_base_touched"):
+        state[name] = state[name] - rng.integers(0, 30, size=state[name].shape)
+    active = np.array([1, 17, 60, 100, 160])
+    learner = run.learner
+    learner.load(settled(state, config))
+    expected = learner.action_values(dense(active, env.num_features), active)
+    np.testing.assert_allclose(main_action_values(state, config, active), expected, rtol=1e-9)
+    assert len(set(expected)) == 3

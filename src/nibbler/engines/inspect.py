@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nibbler.agents.config import NibblerConfig
+from nibbler.engines.settle import caught_up
+
 if TYPE_CHECKING:
     from nibbler.mdp.environment import Environment
 
@@ -140,6 +143,34 @@ def found_shares(state: Mapping[str, np.ndarray], env: "Environment") -> np.ndar
         seen[inputs[component_of[inputs] == component_of[cumulant]]] = True
     bits = np.bincount(component_of, minlength=env.num_components)
     return np.bincount(component_of[seen], minlength=env.num_components) / bits
+
+
+def main_action_values(
+    state: Mapping[str, np.ndarray], config: NibblerConfig, active: np.ndarray
+) -> np.ndarray:
+    """What Nibbler's main learner thinks of every action where these features are on, float64[A].
+
+    Reads only what the active features need, so views of an engine's memory will do for `state`.
+    """
+    on = np.zeros(len(state["discovery"]), dtype=bool)
+    on[active] = True
+    rows_on = on[state["inputs"]]
+    if config.hidden_bias:
+        rows_on = np.pad(rows_on, ((0, 0), (0, 1)), constant_values=True)
+    at = np.nonzero(rows_on)  # question and row of every input that is on
+    drift, _ = caught_up(int(state["step"]) - state["hidden_touched"][at], config.momentum)
+    rows = state["hidden_weights"][at] - config.answer_alpha * drift[:, None] * state["hidden_momentum"][at]
+    units = np.zeros(state["main_v_hidden"].shape)
+    np.add.at(units, at[0], rows)
+    waited = state["action_counts"][:, None] - state["main_q_base_touched"][:, active]
+    drift, _ = caught_up(waited, config.momentum)
+    base = (
+        state["main_q_base"][:, active] - config.main_alpha * drift * state["main_q_base_momentum"][:, active]
+    )
+    values: np.ndarray = base.sum(axis=1) + np.tensordot(
+        state["main_q_hidden"], np.maximum(units, 0.0), axes=2
+    )
+    return values
 
 
 def _bit(feature: int, env: "Environment | None") -> Bit:

@@ -39,9 +39,15 @@ def _decay(
 ) -> None:
     weights, momentum = state[weights_name or group], state[f"{group}_momentum"]
     waited = clock - state[f"{group}_touched"]
-    kept = np.power(nu, waited.astype(np.float64))
-    if weights.ndim > kept.ndim:  # one clock per row of hidden units
-        kept = kept[..., None]
-    weights -= (alpha * nu * (1.0 - kept) / (1.0 - nu) * momentum).astype(weights.dtype)
+    drift, kept = caught_up(waited, nu)
+    if weights.ndim > waited.ndim:  # one clock per row of hidden units
+        drift, kept = drift[..., None], kept[..., None]
+    weights -= (alpha * drift * momentum).astype(weights.dtype)
     momentum *= kept.astype(momentum.dtype)
     state[f"{group}_touched"] = state[f"{group}_touched"] + waited
+
+
+def caught_up(waited: np.ndarray, nu: float) -> tuple[np.ndarray, np.ndarray]:
+    """After that many steps without gradient: momenta a weight has drifted, and what a momentum keeps."""
+    kept = np.power(nu, waited.astype(np.float64))
+    return nu * (1.0 - kept) / (1.0 - nu), kept
