@@ -1,0 +1,339 @@
+"""Q-learning, QV-learning and the known structure in compiled code: one value network over all bits.
+
+Every feature feeds the d hidden units of its block; flat networks have one block. Memory, flat float32:
+
+| array | element | meaning |
+| --- | --- | --- |
+| hidden | (row, 0 or 1, unit) | w_u and, right behind each row, its momentum; rows: features, then biases |
+| heads | (line, block, unit) | 0 the features of x_t, 1 v, 2 its momentum, 3 + 2a q_a, 4 + 2a its momentum |
+| list_rows | (list, block, entry) | the rows that are on |
+
+d is padded to `units`, a multiple of 128. As for Nibbler, the update of step t - 1 is carried out at step t,
+block by block, right before the block's weights are read again. Boxes of the reference:
+`value_network_step`, `update_network`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nibbler.agents.config import ValueNetworkConfig
+from nibbler.agents.policy import exploration_threshold
+from nibbler.engines.cpu.compile import flush_denormals, inlined, kernel, restore_denormals
+from nibbler.engines.cpu.lanes import load, multiply_add, rectify, splat, store, total, where_positive
+from nibbler.engines.cpu.layout import UNIT_BLOCK, Array, padded, power_tables, zeros
+from nibbler.engines.cpu.policy import choose_action
+from nibbler.engines.cpu.rows import (
+    co_opt_line,
+    co_opt_row,
+    decay_after,
+    dot_line,
+    drift_after,
+    sum_rows,
+)
+from nibbler.mdp.simulate import step_environment
+
+VALUE, ACTION_VALUE = 1, 3  # lines of `heads`
+
+# Entries of `clock`.
+STEP, ACTION_NOW, COUNT_NOW, PENDING, ACTION_BEFORE, WEIGHTS_TOUCHED = range(6)
+LIST_BEFORE, LIST_NOW, LIST_NEXT, LISTS_KNOWN, CLOCK_SIZE = 6, 7, 8, 9, 10
+
+
+class NetworkSettings(NamedTuple):
+    """The numbers of a run that never change."""
+
+    num_features: int
+    num_actions: int
+    num_blocks: int
+    hidden_units: int  # d
+    units: int  # d padded
+    list_size: int  # room for the active rows of a block
+    has_value: bool  # QV; without it Q-learning
+    has_bias: bool
+    alpha: Any
+    nu: Any
+    gain: Any
+    exact_nu: float
+    explore_below: Any
+    seed: Any
+
+
+class NetworkArrays(NamedTuple):
+    """The arrays of a run."""
+
+    hidden: Array
+    touched: Array  # int64 (row)
+    heads: Array
+    block_of_feature: Array
+    list_rows: Array
+    list_count: Array  # int32 (list, block)
+    active: Array
+    row_offset: Array
+    row_drift: Array
+    gradient: Array
+    next_features: Array
+    q_values: Array
+    error: Array  # float32[2]: v, q
+    decay: Array
+    drift: Array
+    clock: Array
+    action_counts: Array
+    error_sum: Array  # float64[1]
+
+
+def network_settings(
+    config: ValueNetworkConfig, block_of_feature: Array, num_actions: int, seed: int
+) -> NetworkSettings:
+    """The constants that the compiled functions need."""
+    sizes = np.bincount(block_of_feature)
+    return NetworkSettings(
+        num_features=len(block_of_feature),
+        num_actions=num_actions,
+        num_blocks=len(sizes),
+        hidden_units=config.hidden_units,
+        units=padded(config.hidden_units, UNIT_BLOCK),
+        list_size=int(sizes.max()) + 1,
+        has_value=config.learns_state_value,
+        has_bias=config.hidden_bias,
+        alpha=np.float32(config.step_size),
+        nu=np.float32(config.momentum),
+        gain=np.float32(1.0 - config.momentum),
+        exact_nu=float(config.momentum),
+        explore_below=np.uint64(exploration_threshold(config.epsilon)),
+        seed=np.uint64(seed),
+    )
+
+
+def network_arrays(s: NetworkSettings, config: ValueNetworkConfig, max_active: int) -> NetworkArrays:
+    """Room for a run's state; `load_network` fills it."""
+    rows = s.num_features + (s.num_blocks if s.has_bias else 0)
+    decay, drift = power_tables(config.momentum)
+    return NetworkArrays(
+        hidden=zeros(rows * 2 * s.units),
+        touched=zeros(rows, np.int64),
+        heads=zeros((ACTION_VALUE + 2 * s.num_actions) * s.num_blocks * s.units),
+        block_of_feature=np.zeros(s.num_features, dtype=np.int32),
+        list_rows=zeros(3 * s.num_blocks * s.list_size, np.int32),
+        list_count=zeros(3 * s.num_blocks, np.int32),
+        active=np.zeros(max_active, dtype=np.int32),
+        row_offset=zeros(s.list_size, np.int64),
+        row_drift=zeros(s.list_size),
+        gradient=zeros(s.units),
+        next_features=zeros(s.units),
+        q_values=zeros(s.num_actions, np.float64),
+        error=zeros(2),
+        decay=decay,
+        drift=drift,
+        clock=zeros(CLOCK_SIZE, np.int64),
+        action_counts=np.zeros(s.num_actions, dtype=np.int64),
+        error_sum=np.zeros(1),
+    )
+
+
+@inlined
+def list_block_rows(s: Any, a: Any, which: Any, active: Any, count: Any) -> None:
+    """For every block the rows that are on, in the order of the active features, the bias last."""
+    for block in range(s.num_blocks):
+        a.list_count[which * s.num_blocks + block] = 0
+    for k in range(count):
+        place = which * s.num_blocks + a.block_of_feature[active[k]]
+        a.list_rows[place * s.list_size + a.list_count[place]] = active[k]
+        a.list_count[place] += 1
+    if s.has_bias:
+        for block in range(s.num_blocks):
+            place = which * s.num_blocks + block
+            a.list_rows[place * s.list_size + a.list_count[place]] = s.num_features + block
+            a.list_count[place] += 1
+
+
+@inlined
+def update_block(s: Any, a: Any, block: Any, which: Any, action: Any, clock: Any) -> None:
+    """`update_network` for the hidden units of one block."""
+    units, line = s.units, s.num_blocks * s.units
+    heads, at_features = a.heads, block * s.units
+    at_v = VALUE * line + at_features
+    at_q = (ACTION_VALUE + 2 * action) * line + at_features
+    nu, alpha = splat(s.nu), splat(-s.alpha)
+    error_v, error_q = splat(-s.gain * a.error[0]), splat(-s.gain * a.error[1])
+    for unit in range(0, units, 16):
+        features = load(heads, at_features + unit)
+        back = error_q * load(heads, at_q + unit)
+        co_opt_line(heads, at_q, line, features, unit, error_q, alpha, nu)
+        if s.has_value:
+            back = multiply_add(error_v, load(heads, at_v + unit), back)
+            co_opt_line(heads, at_v, line, features, unit, error_v, alpha, nu)
+        store(a.gradient, unit, where_positive(features, back))
+    place = which * s.num_blocks + block
+    for k in range(a.list_count[place]):
+        row = np.int64(a.list_rows[place * s.list_size + k])
+        waited = clock - a.touched[row]
+        co_opt_row(
+            a.hidden,
+            row * 2 * units,
+            units,
+            a.gradient,
+            s.alpha,
+            s.nu,
+            decay_after(a.decay, s.exact_nu, waited),
+            drift_after(a.drift, s.exact_nu, waited),
+        )
+        a.touched[row] = clock + 1
+
+
+@inlined
+def sum_block(s: Any, a: Any, block: Any, which: Any, clock: Any, sums: Any, at: Any) -> None:
+    """What enters the hidden units of a block."""
+    place = which * s.num_blocks + block
+    count = np.int64(a.list_count[place])
+    for k in range(count):
+        row = np.int64(a.list_rows[place * s.list_size + k])
+        a.row_offset[k] = row * 2 * s.units
+        a.row_drift[k] = -s.alpha * drift_after(a.drift, s.exact_nu, clock - a.touched[row])
+    sum_rows(a.hidden, a.row_offset, a.row_drift, 0, count, s.units, sums, at)
+
+
+@inlined
+def value_block(s: Any, a: Any, block: Any, action: Any, clock: Any) -> Any:
+    """A block's share of V(x_t), V(x_{t+1}) and Q(x_t, a_t); adds that of every Q(x_{t+1}, a) to q_values."""
+    units, line = s.units, s.num_blocks * s.units
+    heads, at_features = a.heads, block * s.units
+    at_v = VALUE * line + at_features
+    at_q = (ACTION_VALUE + 2 * action) * line + at_features
+    sum_block(s, a, block, a.clock[LIST_NOW], clock, heads, at_features)
+    sum_block(s, a, block, a.clock[LIST_NEXT], clock, a.next_features, 0)
+    zero = splat(np.float32(0.0))
+    value, value_next, value_q = zero, zero, zero
+    for unit in range(0, units, 16):
+        now = rectify(load(heads, at_features + unit))
+        after = rectify(load(a.next_features, unit))
+        store(heads, at_features + unit, now)
+        store(a.next_features, unit, after)
+        weight = load(heads, at_v + unit)
+        value = multiply_add(weight, now, value)
+        value_next = multiply_add(weight, after, value_next)
+        value_q = multiply_add(load(heads, at_q + unit), now, value_q)
+    for b in range(s.num_actions):
+        at = (ACTION_VALUE + 2 * b) * line + at_features
+        a.q_values[b] += np.float64(dot_line(heads, at, a.next_features, units))
+    return np.float64(total(value)), np.float64(total(value_next)), np.float64(total(value_q))
+
+
+@inlined
+def value_network_step(s: Any, a: Any, active: Any, count: Any, reward: Any, discount: Any) -> Any:
+    """One step of Q- or QV-learning: `active[:count]` is x_{t+1}; returns A_{t+1}."""
+    action, clock = a.clock[ACTION_NOW], a.clock[STEP]
+    before = a.clock[LIST_BEFORE]
+    a.clock[LIST_BEFORE], a.clock[LIST_NOW] = a.clock[LIST_NOW], a.clock[LIST_NEXT]
+    a.clock[LIST_NEXT] = before
+    if not a.clock[LISTS_KNOWN]:
+        list_block_rows(s, a, a.clock[LIST_NOW], a.active, a.clock[COUNT_NOW])
+        a.clock[LISTS_KNOWN] = 1
+    list_block_rows(s, a, a.clock[LIST_NEXT], active, count)
+    for b in range(s.num_actions):
+        a.q_values[b] = 0.0
+    value, value_next, value_q = 0.0, 0.0, 0.0
+    for block in range(s.num_blocks):
+        if a.clock[PENDING]:
+            update_block(s, a, block, a.clock[LIST_BEFORE], a.clock[ACTION_BEFORE], clock - 1)
+        v, v_next, q = value_block(s, a, block, action, clock)
+        value += v
+        value_next += v_next
+        value_q += q
+    action_next = choose_action(a.q_values, s.num_actions, s.explore_below, s.seed, clock + 1)
+    if not s.has_value:
+        value_next = a.q_values[0]
+        for b in range(1, s.num_actions):
+            value_next = max(value_next, a.q_values[b])
+    target = reward + discount * value_next
+    a.error[0], a.error[1] = np.float32(target - value), np.float32(target - value_q)
+    a.error_sum[0] += abs(target - value) if s.has_value else abs(target - value_q)
+    rows = a.clock[COUNT_NOW] + (s.num_blocks if s.has_bias else 0)
+    num_heads = 2 if s.has_value else 1
+    a.clock[WEIGHTS_TOUCHED] += (rows + num_heads * s.num_blocks) * s.hidden_units
+    for k in range(count):
+        a.active[k] = active[k]
+    a.action_counts[action] += 1
+    a.clock[COUNT_NOW] = count
+    a.clock[ACTION_BEFORE] = action
+    a.clock[ACTION_NOW] = action_next
+    a.clock[STEP] = clock + 1
+    a.clock[PENDING] = 1
+    return action_next
+
+
+@kernel
+def run_network(
+    s: Any, a: Any, tables: Any, states: Any, active: Any, discount: Any, bin_size: Any, rewards: Any
+) -> None:
+    """The fused loop: `bin_size` steps of environment and agent for each entry of `rewards`, their sum."""
+    control = flush_denormals()
+    for b in range(rewards.shape[0]):
+        earned = 0.0
+        for _ in range(bin_size):
+            reward, count = step_environment(
+                tables, states, a.clock[ACTION_NOW], s.seed, a.clock[STEP], active
+            )
+            value_network_step(s, a, active, count, reward, discount)
+            earned += reward
+        rewards[b] = earned
+    restore_denormals(control)
+
+
+@kernel
+def settle_network(s: Any, a: Any) -> None:
+    """Carry out the pending update, so that the arrays hold the state after the last step."""
+    control = flush_denormals()
+    if a.clock[PENDING]:
+        for block in range(s.num_blocks):
+            update_block(s, a, block, a.clock[LIST_NOW], a.clock[ACTION_BEFORE], a.clock[STEP] - 1)
+        a.clock[PENDING] = 0
+    restore_denormals(control)
+
+
+def _views(s: NetworkSettings, a: NetworkArrays) -> dict[str, Array]:
+    d, blocks = s.hidden_units, s.num_blocks
+    hidden = a.hidden.reshape(-1, 2, s.units)[..., :d]
+    heads = a.heads.reshape(-1, blocks, s.units)[..., :d]
+    views = {
+        "block_of_feature": a.block_of_feature,
+        "hidden_weights": hidden[:, 0],
+        "hidden_momentum": hidden[:, 1],
+        "hidden_touched": a.touched,
+        "head_q": heads[ACTION_VALUE::2],
+        "head_q_momentum": heads[ACTION_VALUE + 1 :: 2],
+        "action_counts": a.action_counts,
+        "value_error": a.error_sum.reshape(()),
+        "weights_touched": a.clock[WEIGHTS_TOUCHED : WEIGHTS_TOUCHED + 1].reshape(()),
+        "step": a.clock[STEP : STEP + 1].reshape(()),
+        "action": a.clock[ACTION_NOW : ACTION_NOW + 1].reshape(()),
+    }
+    if s.has_value:
+        views |= {"head_v": heads[VALUE], "head_v_momentum": heads[VALUE + 1]}
+    return views
+
+
+def export_network(s: NetworkSettings, a: NetworkArrays) -> dict[str, Array]:
+    """Copies of everything that is learned, under the canonical names (nothing may be pending)."""
+    state = {name: np.array(view, order="C") for name, view in _views(s, a).items()}
+    for name in ("head_v", "head_v_momentum", "head_q", "head_q_momentum"):
+        if name in state:
+            blocks_and_units = s.num_blocks * s.hidden_units
+            state[name] = state[name].reshape(*state[name].shape[:-2], blocks_and_units)
+    state["active"] = a.active[: a.clock[COUNT_NOW]].copy()
+    return state
+
+
+def load_network(s: NetworkSettings, a: NetworkArrays, state: Mapping[str, Array]) -> None:
+    """Take over a canonical state (of any engine)."""
+    a.clock[:] = 0
+    for name, view in _views(s, a).items():
+        given = np.asarray(state[name])
+        if given.size != view.size:
+            raise ValueError(f"{name} has shape {given.shape} in this state; it does not fit this run")
+        view[...] = given.reshape(view.shape)
+    active = np.asarray(state["active"], dtype=np.int32)
+    a.active[: active.size] = active
+    a.clock[COUNT_NOW] = active.size
+    a.clock[LIST_BEFORE], a.clock[LIST_NOW], a.clock[LIST_NEXT] = 0, 1, 2

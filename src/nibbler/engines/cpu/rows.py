@@ -1,0 +1,143 @@
+"""Rows of hidden weights, touched only where an input is on: fresh draws, lazy momentum, sums, updates.
+
+A row is `units` weights and right behind them their momentum. `touched` is the value of the clock up to which
+a row's decay has been applied; k steps without gradient are caught up in closed form when the row is next
+used: w -= alpha * m * nu * (1 - nu^k) / (1 - nu); m *= nu^k. Reading a row applies this on the fly without
+writing.
+
+Used by Nibbler's answers and by the value networks; box `co_opt` of the reference.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nibbler.engines.cpu.compile import inlined
+from nibbler.engines.cpu.lanes import load, multiply_add, splat, store, total
+from nibbler.engines.cpu.layout import POWERS
+from nibbler.mdp.philox import HIDDEN, draw
+
+_SCALE = 2.0**-23
+_EIGHT = np.uint32(8)
+
+
+@inlined
+def decay_after(decay: Any, exact_nu: Any, steps: Any) -> Any:
+    """nu^k: what is left of a momentum after k steps without gradient."""
+    if steps < POWERS:
+        return decay[steps]
+    left = math.pow(exact_nu, np.float64(steps))
+    return np.float32(left) if left > 1e-30 else np.float32(0.0)
+
+
+@inlined
+def drift_after(drift: Any, exact_nu: Any, steps: Any) -> Any:
+    """nu (1 - nu^k) / (1 - nu): how far, in steps of alpha, a momentum has carried its weight."""
+    if steps < POWERS:
+        return drift[steps]
+    return np.float32(exact_nu * (1.0 - math.pow(exact_nu, np.float64(steps))) / (1.0 - exact_nu))
+
+
+@inlined
+def draw_row(
+    hidden: Any, offset: Any, row: Any, units: Any, hidden_units: Any, spread: Any, seed: Any, step: Any
+) -> None:
+    """Fresh random weights for a row, as of a step, and no momentum: `fresh_hidden_rows`."""
+    slots = (hidden_units + 3) // 4
+    for slot in range(slots):
+        words = draw(seed, HIDDEN, step, row * slots + slot)
+        for lane in range(4):
+            unit = 4 * slot + lane
+            if unit < hidden_units:
+                weight = (np.float64(words[lane] >> _EIGHT) * _SCALE - 1.0) * spread
+                hidden[offset + unit] = np.float32(weight)
+    for unit in range(units, 2 * units):
+        hidden[offset + unit] = np.float32(0.0)
+
+
+@inlined
+def clear_row(hidden: Any, offset: Any, units: Any) -> None:
+    """Zero weights and zero momentum for a row."""
+    zero = splat(np.float32(0.0))
+    for unit in range(0, 2 * units, 16):
+        store(hidden, offset + unit, zero)
+
+
+@inlined
+def sum_rows(
+    hidden: Any, offsets: Any, drifts: Any, first: Any, end: Any, units: Any, sums: Any, at: Any
+) -> None:
+    """What enters the hidden units: the sum of the given rows' weights as of now, w + drift * m, into `sums`.
+
+    `drifts` holds -alpha times the drift of each row since it was touched; it is often zero, but a branch
+    that skips the momentum then would cost more than it saves.
+    """
+    for unit in range(0, units, 128):
+        z0 = splat(np.float32(0.0))
+        z1, z2, z3, z4, z5, z6, z7 = z0, z0, z0, z0, z0, z0, z0
+        for k in range(first, end):
+            w = offsets[k] + unit
+            m = w + units
+            moved = splat(drifts[k])
+            z0 = multiply_add(moved, load(hidden, m), z0 + load(hidden, w))
+            z1 = multiply_add(moved, load(hidden, m + 16), z1 + load(hidden, w + 16))
+            z2 = multiply_add(moved, load(hidden, m + 32), z2 + load(hidden, w + 32))
+            z3 = multiply_add(moved, load(hidden, m + 48), z3 + load(hidden, w + 48))
+            z4 = multiply_add(moved, load(hidden, m + 64), z4 + load(hidden, w + 64))
+            z5 = multiply_add(moved, load(hidden, m + 80), z5 + load(hidden, w + 80))
+            z6 = multiply_add(moved, load(hidden, m + 96), z6 + load(hidden, w + 96))
+            z7 = multiply_add(moved, load(hidden, m + 112), z7 + load(hidden, w + 112))
+        store(sums, at + unit, z0)
+        store(sums, at + unit + 16, z1)
+        store(sums, at + unit + 32, z2)
+        store(sums, at + unit + 48, z3)
+        store(sums, at + unit + 64, z4)
+        store(sums, at + unit + 80, z5)
+        store(sums, at + unit + 96, z6)
+        store(sums, at + unit + 112, z7)
+
+
+@inlined
+def co_opt_row(
+    hidden: Any, offset: Any, units: Any, gradient: Any, alpha: Any, nu: Any, decay: Any, drift: Any
+) -> None:
+    """Algorithm 7 for one row after a wait: catch up the decay, then one step with a gradient.
+
+    `gradient` is already multiplied by 1 - nu; `decay` and `drift` are those of the wait.
+    """
+    keep = splat(nu * decay)
+    moved = splat(-alpha * drift)
+    descend = splat(-alpha)
+    for unit in range(0, units, 16):
+        before = load(hidden, offset + units + unit)
+        momentum = multiply_add(keep, before, load(gradient, unit))
+        weight = multiply_add(moved, before, load(hidden, offset + unit))
+        store(hidden, offset + units + unit, momentum)
+        store(hidden, offset + unit, multiply_add(descend, momentum, weight))
+
+
+@inlined
+def co_opt_line(
+    heads: Any, offset: Any, gap: Any, features: Any, unit: Any, error: Any, alpha: Any, nu: Any
+) -> None:
+    """Algorithm 7 for sixteen weights of a head whose gradient is -error * features; momentum lies `gap` on.
+
+    `error`, `alpha` and `nu` are lanes; `error` is -(1 - nu) times the error, `alpha` the negative step size.
+    """
+    momentum = multiply_add(nu, load(heads, offset + gap + unit), error * features)
+    store(heads, offset + gap + unit, momentum)
+    store(heads, offset + unit, multiply_add(alpha, momentum, load(heads, offset + unit)))
+
+
+@inlined
+def dot_line(heads: Any, at: Any, features: Any, units: Any) -> Any:
+    """The product of a line of `heads` with features, 64 units at a time."""
+    zero = splat(np.float32(0.0))
+    d0, d1, d2, d3 = zero, zero, zero, zero
+    for unit in range(0, units, 64):
+        d0 = multiply_add(load(heads, at + unit), load(features, unit), d0)
+        d1 = multiply_add(load(heads, at + unit + 16), load(features, unit + 16), d1)
+        d2 = multiply_add(load(heads, at + unit + 32), load(features, unit + 32), d2)
+        d3 = multiply_add(load(heads, at + unit + 48), load(features, unit + 48), d3)
+    return total((d0 + d1) + (d2 + d3))
