@@ -11,6 +11,7 @@ from nibbler.engines.jax.runs import (  # noqa: E402
     RainbowRun,
     open_packed_runs,
     open_run,
+    shape_key,
 )
 
 AGENTS = frozenset({"rainbow"})
@@ -23,4 +24,5 @@ __all__ = [
     "RainbowRun",
     "open_packed_runs",
     "open_run",
+    "shape_key",
 ]

@@ -56,7 +56,7 @@ class Sizes:
 
 
 def load_tables(env: Environment) -> tuple[Tables, Sizes]:
-    """The tables of an environment as NumPy arrays that JAX can take, and the sizes that go with them."""
+    """The tables of an environment on the device, and the sizes that go with them."""
     tables = env.tables
     largest = max(tables.next_state.size, tables.outcome_start.size, tables.permutation.size)
     if largest >= 2**31:
@@ -68,8 +68,14 @@ def load_tables(env: Environment) -> tuple[Tables, Sizes]:
             array = array.astype(np.float32)
         elif array.dtype == np.int64:
             array = array.astype(np.int32)
-        arrays[name] = array
-    sizes = Sizes(
+        arrays[name] = jnp.asarray(array)
+    return Tables(**arrays), load_sizes(env)
+
+
+def load_sizes(env: Environment) -> Sizes:
+    """The numbers of an environment that fix the shapes of compiled code."""
+    tables = env.tables
+    return Sizes(
         num_boards=env.num_components,
         num_features=env.num_features,
         num_actions=env.num_actions,
@@ -77,7 +83,6 @@ def load_tables(env: Environment) -> tuple[Tables, Sizes]:
         max_starts=int(np.diff(tables.start_start).max()),
         max_features=max(1, int(np.diff(tables.feature_start).max())),
     )
-    return Tables(**arrays), sizes  # type: ignore[arg-type]
 
 
 def _sample(
@@ -145,8 +150,7 @@ class FunctionalEnvironment:
     """
 
     def __init__(self, env: Environment) -> None:
-        tables, self.sizes = load_tables(env)
-        self.tables = Tables(*map(jnp.asarray, tables))
+        self.tables, self.sizes = load_tables(env)
         self.num_features = env.num_features
         self.num_actions = env.num_actions
         self.action_shape = () if env.coupling == "broadcast" else (env.num_components,)

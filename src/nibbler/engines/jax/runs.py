@@ -1,7 +1,7 @@
-"""Rainbow runs as `train` and the studies drive them: one at a time, or several seeds packed side by side."""
+"""Rainbow runs as `train` and the studies drive them: one at a time, or several packed side by side."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -9,13 +9,13 @@ import numpy as np
 
 from nibbler.agents.config import AgentConfig
 from nibbler.agents.rainbow import RainbowConfig
-from nibbler.engines.jax.environment import Sizes, Tables, load_tables, observe
+from nibbler.engines.jax.environment import Sizes, Tables, load_sizes, load_tables, observe
 from nibbler.engines.jax.philox import split_seed
 from nibbler.engines.jax.rainbow import (
-    Programs,
     RainbowState,
     Run,
     Scalars,
+    Segment,
     compile_loop,
     scalars_of,
     schedule,
@@ -24,23 +24,116 @@ from nibbler.engines.jax.rainbow import (
 from nibbler.engines.jax.replay import ring_size
 from nibbler.mdp.environment import Environment
 
+Problem = tuple[Environment, AgentConfig, int]  # with a seed
+Stacked = TypeVar("Stacked")
+
 LAST_STEP = 2**32 - 2  # times are 32-bit numbers on the device
 
 # Arrays of the ring are saved up to the last slot written: an early checkpoint is small.
 _RING = ("replay_observations", "replay_actions", "replay_rewards")
 
 
+class PackedRainbowRuns:
+    """Rainbow runs in step with each other, computed side by side on one device.
+
+    Seeds and the numbers in `Scalars` may differ between them, and so may the environments if their tables
+    have the same shapes (as those of one family with other permutations have).
+    """
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        configs = [_checked(config) for _, config, _ in problems]
+        if len({shape_of(config) for config in configs}) != 1:
+            raise ValueError(
+                f"packed runs may differ in {', '.join(Scalars._fields)} alone; run other configs apart"
+            )
+        prepared = [_prepare(env, config) for (env, _, _), config in zip(problems, configs, strict=True)]
+        tables = [tables for tables, _ in prepared]
+        shared = all(_equal(one, tables[0]) for one in tables[1:])
+        if len({(sizes, *(array.shape for array in one)) for one, sizes in prepared}) > 1:
+            raise ValueError("packed runs need environments with tables of the same shapes; run others apart")
+        self.num_runs = len(problems)
+        self._many = self.num_runs > 1
+        self._config = configs[0]
+        self._sizes = prepared[0][1]
+        self._steps = [0] * self.num_runs
+        self._programs = compile_loop(shape_of(self._config), self._sizes, self._many, shared)
+        seeds = [jnp.asarray(split_seed(seed)) for _, _, seed in problems]
+        scalars = [scalars_of(config) for config in configs]
+        self._run = Run(
+            tables[0] if shared else _stack(tables),
+            _stack(scalars) if self._many else scalars[0],
+            jnp.stack(seeds) if self._many else seeds[0],
+        )
+        self._tables = tables
+        self._state = self._programs.init(self._run)
+
+    def step(self, index: int) -> int:
+        """Transitions that one of the runs has done."""
+        return self._steps[index]
+
+    def advance_bins(self, num_bins: int, bin_size: int) -> np.ndarray:
+        """Run num_bins * bin_size steps of every run; sums of rewards float64[num_runs, num_bins]."""
+        if len(set(self._steps)) > 1:
+            raise ValueError(f"packed runs go in step; these are at steps {sorted(set(self._steps))}")
+        step = self._steps[0]
+        if step + num_bins * bin_size > LAST_STEP:
+            raise ValueError(
+                f"this engine counts to step {LAST_STEP}; {step + num_bins * bin_size} is beyond it"
+            )
+        earned = []
+        for index in range(num_bins):  # only reading the rewards, below, waits for the device
+            begin = step + index * bin_size
+            for segment in schedule(self._config, begin, begin + bin_size):
+                earned.append((index, self._advance(segment)))
+        sums = np.zeros((self.num_runs, num_bins))
+        for index, rewards in earned:
+            sums[:, index] += np.asarray(rewards, dtype=np.float64)
+        self._steps = [step + num_bins * bin_size] * self.num_runs
+        return sums
+
+    def _advance(self, segment: Segment) -> jax.Array:
+        """Do a segment; the rewards it earned are still on the device."""
+        programs, begin = self._programs, jnp.uint32(segment.begin)
+        if segment.cycles:
+            count = jnp.uint32(segment.length // self._config.learn_period)
+            self._state, earned = programs.cycles(self._state, self._run, begin, count)
+        else:
+            self._state, earned = programs.steps(self._state, self._run, begin, jnp.uint32(segment.length))
+        if segment.learn:
+            self._state = programs.learn(self._state, self._run, jnp.uint32(segment.end))
+        if segment.copy_target:
+            self._state = programs.copy_target(self._state)
+        return earned
+
+    def _one(self, index: int) -> RainbowState:
+        if not self._many:
+            return self._state
+        one: RainbowState = jax.tree.map(lambda leaf: leaf[index], self._state)
+        return one
+
+    def state(self, index: int) -> dict[str, np.ndarray]:
+        """Everything that one of the runs is, as copies; savable without pickle."""
+        return _to_arrays(jax.device_get(self._one(index)), self._steps[index], self._config, self._sizes)
+
+    def restore(self, index: int, state: Mapping[str, np.ndarray]) -> None:
+        """Make one of the runs what `state()` described."""
+        loaded = jax.device_put(_from_arrays(state, self._one(index), self._tables[index], self._sizes))
+        if self._many:
+            loaded = jax.tree.map(lambda whole, part: whole.at[index].set(part), self._state, loaded)
+        self._state = loaded
+        self._steps[index] = int(state["step"])
+
+
 class RainbowRun:
     """One Rainbow run: environment, agent and clock."""
 
-    def __init__(self, env: Environment, config: RainbowConfig, seed: int) -> None:
-        tables, sizes = _prepare(env, config)
-        self.step = 0
-        self._config = config
-        self._sizes = sizes
-        self._programs = compile_loop(shape_of(config), sizes, False)
-        self._run = Run(jax.device_put(tables), scalars_of(config), jnp.asarray(split_seed(seed)))
-        self._state = self._programs.init(self._run)
+    def __init__(self, packed: PackedRainbowRuns) -> None:
+        self._packed = packed
+
+    @property
+    def step(self) -> int:
+        """Transitions done."""
+        return self._packed.step(0)
 
     def advance(self, steps: int) -> float:
         """Run that many steps and return the sum of their rewards."""
@@ -48,120 +141,34 @@ class RainbowRun:
 
     def advance_bins(self, num_bins: int, bin_size: int) -> np.ndarray:
         """Run num_bins * bin_size steps; the sum of rewards of each bin, float64[num_bins]."""
-        sums = np.zeros(num_bins)
-        for bin_index, earned in self._segments(num_bins, bin_size):
-            sums[bin_index] += float(earned)
+        sums: np.ndarray = self._packed.advance_bins(num_bins, bin_size)[0]
         return sums
-
-    def _segments(self, num_bins: int, bin_size: int) -> list[tuple[int, jax.Array]]:
-        """Start all programs one after the other; only reading their rewards waits for the device."""
-        earned = []
-        for index in range(num_bins):
-            self._state, parts = _advance(
-                self._programs, self._config, self._state, self._run, self.step, bin_size
-            )
-            earned += [(index, part) for part in parts]
-            self.step += bin_size
-        return earned
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything the run is, as copies; savable without pickle."""
-        return _to_arrays(jax.device_get(self._state), self.step, self._config, self._sizes)
+        return self._packed.state(0)
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Become the run that `state()` described."""
-        self._state = jax.device_put(_from_arrays(state, self._state, self._run.tables, self._sizes))
-        self.step = int(state["step"])
+        self._packed.restore(0, state)
 
 
-class PackedRainbowRuns:
-    """Several Rainbow runs in step with each other, computed side by side on one device.
-
-    Seeds and the numbers in `Scalars` may differ between them, and so may the environments if their tables
-    have the same shapes (as those of one family with other permutations have).
-    """
-
-    def __init__(
-        self, envs: Sequence[Environment], configs: Sequence[RainbowConfig], seeds: Sequence[int]
-    ) -> None:
-        if not seeds or not len(envs) == len(configs) == len(seeds):
-            raise ValueError(
-                f"give as many environments and configs as seeds, and at least one; got {len(envs)}, "
-                f"{len(configs)} and {len(seeds)}"
-            )
-        shapes = {shape_of(config) for config in configs}
-        if len(shapes) > 1:
-            raise ValueError(
-                f"packed runs may differ in {', '.join(Scalars._fields)} alone; run other configs apart"
-            )
-        self.step = 0
-        self.num_runs = len(seeds)
-        self._config = configs[0]
-        prepared = [_prepare(env, config) for env, config in zip(envs, configs, strict=True)]
-        self._sizes = prepared[0][1]
-        self._tables = [tables for tables, _ in prepared]
-        shared = all(_equal(tables, self._tables[0]) for tables in self._tables[1:])
-        if not shared and any(
-            sizes != self._sizes or _shapes(tables) != _shapes(self._tables[0]) for tables, sizes in prepared
-        ):
-            raise ValueError("packed runs need environments with tables of the same shapes; run others apart")
-        self._programs = compile_loop(shapes.pop(), self._sizes, True, shared)
-        self._run = Run(
-            jax.device_put(self._tables[0] if shared else _stack(self._tables)),
-            Scalars(*map(jnp.stack, zip(*map(scalars_of, configs), strict=True))),
-            jnp.asarray(np.stack([split_seed(seed) for seed in seeds])),
-        )
-        self._state = self._programs.init(self._run)
-
-    def advance_bins(self, num_bins: int, bin_size: int) -> np.ndarray:
-        """Run num_bins * bin_size steps of every run; sums of rewards float64[num_runs, num_bins]."""
-        earned = []
-        for index in range(num_bins):
-            self._state, parts = _advance(
-                self._programs, self._config, self._state, self._run, self.step, bin_size
-            )
-            earned += [(index, part) for part in parts]
-            self.step += bin_size
-        sums = np.zeros((self.num_runs, num_bins))
-        for index, part in earned:
-            sums[:, index] += np.asarray(part, dtype=np.float64)
-        return sums
-
-    def state(self, index: int) -> dict[str, np.ndarray]:
-        """One of the runs, as `RainbowRun.state` gives it."""
-        one = jax.device_get(jax.tree.map(lambda leaf: leaf[index], self._state))
-        return _to_arrays(one, self.step, self._config, self._sizes)
-
-    def restore(self, states: Sequence[Mapping[str, np.ndarray]]) -> None:
-        """Become the runs that these states described; they must have done the same number of steps."""
-        steps = {int(state["step"]) for state in states}
-        if len(states) != self.num_runs or len(steps) != 1:
-            raise ValueError(
-                f"give {self.num_runs} states of one step count; got {len(states)} at steps {sorted(steps)}"
-            )
-        like = jax.tree.map(lambda leaf: leaf[0], self._state)
-        loaded = [
-            _from_arrays(state, like, tables, self._sizes)
-            for state, tables in zip(states, self._tables, strict=True)
-        ]
-        self._state = jax.device_put(jax.tree.map(lambda *leaves: np.stack(leaves), *loaded))
-        self.step = steps.pop()
+def open_packed_runs(problems: Sequence[Problem]) -> PackedRainbowRuns:
+    """Runs at step 0 that advance side by side, one for each (environment, config, seed)."""
+    if not problems:
+        raise ValueError("no runs were given; give at least one (environment, config, seed)")
+    return PackedRainbowRuns(problems)
 
 
 def open_run(env: Environment, config: AgentConfig, seed: int) -> RainbowRun:
-    """A Rainbow run at step 0."""
-    return RainbowRun(env, _checked(config), seed)
+    """A run at step 0."""
+    return RainbowRun(open_packed_runs([(env, config, seed)]))
 
 
-def open_packed_runs(
-    env: Environment | Sequence[Environment],
-    config: AgentConfig | Sequence[AgentConfig],
-    seeds: Sequence[int],
-) -> PackedRainbowRuns:
-    """Rainbow runs at step 0 that advance together: a seed each, environment and config shared or each."""
-    envs = [env] * len(seeds) if isinstance(env, Environment) else list(env)
-    configs = [config] * len(seeds) if isinstance(config, AgentConfig) else list(config)
-    return PackedRainbowRuns(envs, [_checked(one) for one in configs], seeds)
+def shape_key(env: Environment, config: AgentConfig) -> tuple[Any, ...]:
+    """Equal for problems that `open_packed_runs` can put side by side."""
+    shapes = tuple(np.shape(array) for array in env.tables)
+    return (shapes, load_sizes(env), shape_of(_checked(config)))
 
 
 def _checked(config: AgentConfig) -> RainbowConfig:
@@ -181,35 +188,9 @@ def _equal(one: Tables, other: Tables) -> bool:
     return one is other or all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def _stack(tables: list[Tables]) -> Tables:
-    return Tables(*map(np.stack, zip(*tables, strict=True)))  # type: ignore[arg-type]
-
-
-def _shapes(tables: Tables) -> list[tuple[int, ...]]:
-    return [array.shape for array in tables]
-
-
-def _advance(
-    programs: Programs, config: RainbowConfig, state: RainbowState, run: Run, step: int, count: int
-) -> tuple[RainbowState, list[jax.Array]]:
-    """Run the programs of the next `count` steps; the rewards of each are still on the device."""
-    if step + count > LAST_STEP:
-        raise ValueError(f"step {step + count} is beyond {LAST_STEP}, the last that this engine counts to")
-    earned = []
-    for segment in schedule(config, step, step + count):
-        begin = jnp.uint32(segment.begin)
-        if segment.cycles:
-            state, rewards = programs.cycles(
-                state, run, begin, jnp.uint32(segment.length // config.learn_period)
-            )
-        else:
-            state, rewards = programs.steps(state, run, begin, jnp.uint32(segment.length))
-        if segment.learn:
-            state = programs.learn(state, run, jnp.uint32(segment.end))
-        if segment.copy_target:
-            state = programs.copy_target(state)
-        earned.append(rewards)
-    return state, earned
+def _stack(parts: list[Stacked]) -> Stacked:
+    stacked: Stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
+    return stacked
 
 
 def _name(path: tuple[Any, ...]) -> str:
@@ -224,6 +205,9 @@ def _to_arrays(state: RainbowState, step: int, config: RainbowConfig, sizes: Siz
     for name in _RING:
         arrays[name] = arrays[name][: min(step + 1, ring_size(config))].copy()
     arrays["active"] = arrays["active"][arrays["active"] < sizes.num_features]
+    # Adam moves every weight at every update.
+    size = sum(leaf.size for leaf in jax.tree.leaves(state.network))
+    arrays["weights_touched"] = arrays["adam_updates"].astype(np.int64) * size
     arrays["step"] = np.array(step, dtype=np.int64)
     return arrays
 
