@@ -52,6 +52,8 @@ class ToyRun:
                     open(self._once, "w").close()
                 os.kill(os.getpid(), 9)
         time.sleep(self._delay * steps / 1000)
+        while self.step >= 5_000 and os.path.exists(os.environ.get("TOY_HOLD", "")):
+            time.sleep(0.02)
         self._inputs = (self._inputs + steps) % self._inputs.size
         return total
 

@@ -66,7 +66,7 @@ def run_study(
     waiting.reverse()
     path = [os.path.abspath(entry or os.getcwd()) for entry in sys.path]
     options = {"save_every": save_every, "tracking": tracking}
-    task = ray.remote(_attempt_here).options(max_retries=retries)
+    task = ray.remote(_attempt_here)
     under_way: dict[Any, RunSpec] = {}
     seen: dict[str, int] = {}  # the last step told of each run
     with stop_on_signal() as stop_asked:
@@ -78,7 +78,7 @@ def run_study(
                     "num_cpus": 1,
                     **({"num_gpus": 1} if spec.engine == "cuda" else {}),
                 }
-                resources |= {"name": spec.label, **(ray_options or {})}
+                resources |= {"max_retries": retries, "name": spec.label, **(ray_options or {})}
                 under_way[task.options(**resources).remote(spec.to_dict(), where, options, path)] = spec
             ready, _ = ray.wait(list(under_way), num_returns=1, timeout=POLL_SECONDS)
             for reference in ready:
@@ -100,17 +100,15 @@ def _connect(address: str | None) -> Any:
     except ImportError:
         raise ValueError("this runner needs Ray: pip install 'nibbler[ray]'") from None
     if not ray.is_initialized():
+        refused = getattr(ray.exceptions, "AuthenticationError", ConnectionError)
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except ConnectionError as error:
-            first = str(error).splitlines()[0]
+        except (ConnectionError, refused) as error:
+            # A cluster that refuses our token looks to Ray like one that does not answer.
+            reason = str(error).splitlines()[0]
             raise ValueError(
-                f"no Ray cluster at {address!r} ({first}); start one with: ray start --head"
-            ) from None
-        except ray.exceptions.AuthenticationError as error:
-            first = str(error).splitlines()[0]
-            raise ValueError(
-                f"the Ray cluster refused us ({first}); set RAY_AUTH_TOKEN to its token"
+                f"cannot join a Ray cluster at {address!r} ({reason}); start one with `ray start --head`, and "
+                "if it asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
             ) from None
     return ray
 
