@@ -107,7 +107,7 @@ def _connect(address: str | None) -> Any:
             # A cluster that refuses our token looks to Ray like one that does not answer.
             reason = str(error).splitlines()[0]
             raise ValueError(
-                f"cannot join a Ray cluster at {address!r} ({reason}); start one with `ray start --head`, and "
+                f"cannot join a Ray cluster at {address!r} ({reason}); start one with `ray start --head`; "
                 "if it asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
             ) from None
     return ray
