@@ -161,7 +161,9 @@ def main_action_values(
     drift, _ = caught_up(int(state["step"]) - state["hidden_touched"][at], config.momentum)
     rows = state["hidden_weights"][at] - config.answer_alpha * drift[:, None] * state["hidden_momentum"][at]
     units = np.zeros(state["main_v_hidden"].shape)
-    np.add.at(units, at[0], rows)
+    asked, first = np.unique(at[0], return_index=True)  # rows of a question lie together
+    if asked.size:
+        units[asked] = np.add.reduceat(rows, first)
     waited = state["action_counts"][:, None] - state["main_q_base_touched"][:, active]
     drift, _ = caught_up(waited, config.momentum)
     base = (

@@ -7,7 +7,7 @@ from nibbler.engines.cpu.layout import ACTION_NOW, COUNT_NOW, SWAPPED, _views
 from nibbler.engines.cpu.nibbler import CompiledNibbler
 from nibbler.engines.cpu.step import settle
 from nibbler.engines.inspect import main_action_values
-from nibbler.mdp.philox import ACTION, draw_array
+from nibbler.mdp.philox import ACTION, draw
 
 
 class CompiledStream(CompiledNibbler):
@@ -20,7 +20,7 @@ class CompiledStream(CompiledNibbler):
 
     def restart(self, active: np.ndarray, slot: int) -> int:
         """Continue from another observation without learning; the action is drawn from that slot."""
-        words = draw_array(int(self.settings.seed), ACTION, self.num_steps, [slot])[0]
+        words = np.array(draw(self.settings.seed, ACTION, self.num_steps, slot))
         action = epsilon_greedy(self.action_values(active), self.config.epsilon, words)
         a = self.arrays
         a.is_active[a.active[: a.clock[COUNT_NOW]]] = 0
