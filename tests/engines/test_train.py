@@ -31,9 +31,10 @@ def equal_states(one, other):
         np.testing.assert_array_equal(one[name], other[name], err_msg=name)
 
 
-@pytest.mark.parametrize("agent", AGENTS, ids=str)
-def test_a_resumed_run_equals_one_that_never_stopped(env, agent, tmp_path):
-    options = {"agent": agent, "seed": 7, "engine": "reference", "bin_size": 100}
+@pytest.mark.parametrize("engine", ["reference", "cpu"])
+@pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: getattr(agent, "name", agent))
+def test_a_resumed_run_equals_one_that_never_stopped(env, agent, engine, tmp_path):
+    options = {"agent": agent, "seed": 7, "engine": engine, "bin_size": 100}
     whole = train(env, steps=600, **options)
     train(env, steps=250, checkpoint=tmp_path / "run.npz", **options)
     resumed = train(env, steps=600, checkpoint=tmp_path / "run.npz", **options)

@@ -80,7 +80,7 @@ class Result:
     rewards: np.ndarray  # mean reward per bin of steps; the last bin may be shorter than bin_size
     bin_size: int
     steps: int
-    steps_per_second: float
+    steps_per_second: float  # without the first chunk of each call, in which functions may be compiled
     record: dict[str, Any]
     state: dict[str, np.ndarray] = field(repr=False)
     env: "Environment" = field(repr=False)
@@ -217,25 +217,27 @@ class _Training:
             "environment": fingerprint(env.tables._asdict()),
             "seed": seed,
         }
-        self._seconds_before = 0.0  # of the calls that did a part of this run
-        self._began = time.perf_counter()
-
-    @property
-    def _seconds(self) -> float:
-        return self._seconds_before + time.perf_counter() - self._began
+        self._seconds = 0.0  # of work in all
+        self._timed_steps, self._timed_seconds = 0, 0.0  # without first chunks, which may compile
 
     def resume(self, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Continue from a checkpoint of this very run."""
         refuse_other_run(self._file, header["run"], self._identity)
         self.curve = Curve(self.curve.bin_size, arrays["curve_sums"], int(arrays["curve_steps"]))
-        self._seconds_before = float(header["seconds"])
+        self._seconds = float(header["seconds"])
+        self._timed_steps, self._timed_seconds = int(header["timed_steps"]), float(header["timed_seconds"])
         self.run.restore({name: array for name, array in arrays.items() if not name.startswith("curve_")})
 
     def save(self) -> None:
         """Write the checkpoint, if a place for it was given."""
         if self._file is not None:
             rewards = {"curve_sums": self.curve.sums, "curve_steps": np.array(self.curve.steps)}
-            header = {"run": self._identity, "seconds": self._seconds}
+            header = {
+                "run": self._identity,
+                "seconds": self._seconds,
+                "timed_steps": self._timed_steps,
+                "timed_seconds": self._timed_seconds,
+            }
             write_checkpoint(self._file, header, {**self.run.state(), **rewards})
 
     def work(self, steps: int, progress: bool | None, save_every: float) -> None:
@@ -247,27 +249,34 @@ class _Training:
             while curve.steps < steps and not interrupted():
                 began, before = time.perf_counter(), curve.steps
                 earned = curve.extend(self.run, int(pace * _CHUNK_SECONDS), steps)
-                pace = (curve.steps - before) / max(time.perf_counter() - began, 1e-9)
-                bar.update(curve.steps, pace, earned / (curve.steps - before))
+                done, took = curve.steps - before, max(time.perf_counter() - began, 1e-9)
+                self._seconds += took
+                if pace > 0.0:
+                    self._timed_steps += done
+                    self._timed_seconds += took
+                pace = done / took
+                bar.update(curve.steps, pace, earned / done)
                 if time.perf_counter() - saved_at > save_every:
                     self.save()
                     saved_at = time.perf_counter()
 
     def result(self) -> Result:
         """What has been earned until now."""
-        state, steps, seconds = self.run.state(), self.curve.steps, self._seconds
+        state, steps = self.run.state(), self.curve.steps
+        timed = self._timed_steps > 0
+        speed = self._timed_steps / self._timed_seconds if timed else steps / max(self._seconds, 1e-9)
         record = {
             **machine_record(),
             **self._identity,
             "environment": environment_record(self.env, self._identity["environment"]),
             "steps": steps,
-            "seconds": seconds,
-            "steps_per_second": steps / seconds,
+            "seconds": self._seconds,
+            "steps_per_second": speed,
         }
         if "weights_touched" in state:
-            record["weights_touched_per_step"] = float(state["weights_touched"]) / steps
+            record["weights_touched_per_step"] = float(state["weights_touched"]) / max(steps, 1)
         means, bin_size = self.curve.means(), self.curve.bin_size
-        return Result(means, bin_size, steps, steps / seconds, record, state, self.env)
+        return Result(means, bin_size, steps, speed, record, state, self.env)
 
 
 class Curve:
