@@ -143,11 +143,29 @@ def discovery(found: bool) -> discovery_map.Discovery:
 
 def test_selections_are_counted_by_board() -> None:
     counted = discovery(found=True)
-    np.testing.assert_allclose(counted.share[0, 0], [0.5, 0.25, 0.25])
-    np.testing.assert_allclose(counted.share[1], np.eye(3))
-    np.testing.assert_allclose(counted.purity(), [0.5, 1.0])
+    np.testing.assert_allclose(counted.seen[0, 0], [0.5, 0.25, 0.25])
+    np.testing.assert_allclose(counted.seen[1], np.eye(3))
+    assert counted.chance == pytest.approx(1 / 3)
+    np.testing.assert_allclose(counted.own_board()[1], [1.0, 1.0, 1.0])
+    assert counted.own_board()[0, 0] == pytest.approx((0.5 - 1 / 3) / (1 - 1 / 3))
     assert counted.boards_found().tolist() == [0, 3]
     assert counted.cumulant[1].tolist() == [0, 1, 2]
+
+
+def test_a_question_that_avoids_its_own_board_scores_below_chance() -> None:
+    board_of_feature = np.repeat(np.arange(3), 4)
+    inputs = np.arange(4, 8)[None, None].repeat(2, axis=0)  # board 1
+    cumulants = np.array([[0], [0]])  # board 0
+    counted = discovery_map.count_selections(np.array([0, 1]), cumulants, inputs, board_of_feature)
+    assert (counted.own_board() < 0).all()
+    assert counted.boards_found().tolist() == [0, 0]
+
+
+def test_few_inputs_can_see_no_more_than_they_are() -> None:
+    board_of_feature = np.repeat(np.arange(2), 8)
+    inputs = np.array([[[0, 1]], [[0, 1]]])
+    counted = discovery_map.count_selections(np.array([0, 1]), inputs[..., 0], inputs, board_of_feature)
+    np.testing.assert_allclose(counted.own_board(), 1.0)
 
 
 def test_questions_are_sorted_by_the_board_they_end_up_with() -> None:

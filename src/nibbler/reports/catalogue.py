@@ -174,11 +174,11 @@ def draw_discovery(
     """Draw the discovery map of one run; how to read it need only be said once on a page."""
     title = f"Discovery map: {label}"
     reading = (
-        "Rows are questions, columns are boards. A cell is as strong as the share of the question's inputs "
-        "that come from that board; the dot is the board whose bit the question predicts. The bits reach "
-        "Nibbler shuffled; a strong cell with its dot means that the question has found a board. Below: how "
-        "sharp this is over time, and how many boards have a question whose cumulant and most inputs are "
-        "theirs."
+        "Rows are questions, columns are boards. A cell is as strong as the share of that board's bits that "
+        "the question has as inputs; the dot is the board whose bit the question predicts. The bits reach "
+        "Nibbler shuffled; a strong cell with its dot means that the question has found its board. Below, "
+        "left: how much of its own board a question sees (0: as by chance, 1: all; mean, and from the least "
+        "to the most). Right: boards with a question that has come more than half of the way."
     )
     caption = reading if explain else "Read as the discovery map above."
     pictures = []

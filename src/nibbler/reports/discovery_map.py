@@ -1,9 +1,9 @@
 """The discovery map: which boards Nibbler's questions are about, and how that emerges from permuted bits.
 
-One small picture per moment. Rows are questions, columns are boards; a cell is as strong as the share of the
-question's inputs that come from that board, and a dot marks the board whose bit is the question's cumulant.
-At the start inputs are spread evenly; when Nibbler has found the structure each row has one strong cell, with
-the dot in it. Rows are sorted by the board that they end up with, so that what was found shows as a diagonal.
+One small picture per moment. Rows are questions, columns are boards; a cell is as strong as the share of that
+board's bits that are inputs of the question, and a dot marks the board whose bit is the question's cumulant.
+At the start inputs are spread evenly; a question that has found its board has one strong cell with the dot in
+it. Rows are sorted by the board that they end up with, so that what was found shows as a diagonal.
 """
 
 from __future__ import annotations
@@ -29,26 +29,32 @@ class Discovery:
     """Selections of one run over time, counted by board."""
 
     steps: NDArray[np.int64]  # [times]
-    share: NDArray[np.float64]  # [times, questions, boards]: share of a question's inputs from each board
+    seen: NDArray[np.float64]  # [times, questions, boards]: share of a board's bits that are inputs
     cumulant: NDArray[np.int64]  # [times, questions]: the board of its cumulant
+    chance: float  # share of bits that a random selection sees: inputs over all bits
+    best: NDArray[np.float64]  # [boards]: the most that can be seen, below 1 where inputs are few
 
     @property
     def num_boards(self) -> int:
-        return int(self.share.shape[-1])
+        return int(self.seen.shape[-1])
 
     @property
     def num_questions(self) -> int:
-        return int(self.share.shape[1])
+        return int(self.seen.shape[1])
 
-    def purity(self) -> NDArray[np.float64]:
-        """Mean over questions of the largest share, by time; 1 when each looks at one board only."""
-        return np.asarray(self.share.max(axis=-1).mean(axis=-1), dtype=np.float64)
+    def own_board(self) -> NDArray[np.float64]:
+        """How much of its cumulant's board each question sees, [times, questions].
+
+        0 is what a random selection sees, 1 is all that can be seen; below 0 it avoids its own board.
+        """
+        own = np.take_along_axis(self.seen, self.cumulant[..., None], axis=-1)[..., 0]
+        room = np.maximum(self.best[self.cumulant] - self.chance, 1e-9)
+        return np.asarray((own - self.chance) / room, dtype=np.float64)
 
     def boards_found(self) -> NDArray[np.int64]:
-        """How many boards have a question whose cumulant and most of whose inputs are theirs, by time."""
-        dominant = self.share.argmax(axis=-1)
-        own = (dominant == self.cumulant) & (self.share.max(axis=-1) > 0.5)
-        found = [len(np.unique(dominant[t][own[t]])) for t in range(len(self.steps))]
+        """How many boards have a question about them that has come more than half of the way, by time."""
+        scores = self.own_board()
+        found = [len(np.unique(self.cumulant[t][scores[t] > 0.5])) for t in range(len(self.steps))]
         return np.array(found, dtype=np.int64)
 
 
@@ -60,9 +66,16 @@ def count_selections(
 ) -> Discovery:
     """Turn selected features into boards."""
     num_boards = int(board_of_feature.max()) + 1
+    bits = np.maximum(np.bincount(board_of_feature, minlength=num_boards), 1)
     boards = board_of_feature[inputs]
-    share = np.stack([(boards == b).mean(axis=-1) for b in range(num_boards)], axis=-1)
-    return Discovery(np.asarray(steps), share, board_of_feature[cumulants])
+    count = np.stack([(boards == b).sum(axis=-1) for b in range(num_boards)], axis=-1)
+    return Discovery(
+        np.asarray(steps),
+        count / bits,
+        board_of_feature[cumulants],
+        chance=inputs.shape[-1] / board_of_feature.size,
+        best=np.minimum(1.0, inputs.shape[-1] / bits),
+    )
 
 
 def moments(steps: NDArray[np.int64], count: int = MOMENTS) -> list[int]:
@@ -74,8 +87,8 @@ def moments(steps: NDArray[np.int64], count: int = MOMENTS) -> list[int]:
 
 
 def row_order(discovery: Discovery) -> NDArray[np.int64]:
-    """Questions by the board that most of their last inputs come from, the strongest first within a board."""
-    last = discovery.share[-1]
+    """Questions by the board that they see most of in the end, the strongest first within a board."""
+    last = discovery.seen[-1]
     return np.lexsort((-last.max(axis=-1), last.argmax(axis=-1)))
 
 
@@ -104,7 +117,7 @@ def discovery_panels(figure: Figure, discovery: Discovery, widest: int = 2) -> N
         t = shown[position]
         cells = np.empty((discovery.num_questions, discovery.num_boards, 4))
         cells[..., :3] = blue
-        cells[..., 3] = discovery.share[t][order]
+        cells[..., 3] = discovery.seen[t][order]
         axes.imshow(cells, aspect="auto", interpolation="nearest", origin="upper")
         size = max(1.0, min(4.5, 150.0 / max(discovery.num_questions, discovery.num_boards) / 2.5))
         axes.plot(
@@ -137,15 +150,26 @@ def _board_ticks(num_boards: int) -> tuple[Sequence[int], Sequence[str]]:
 
 def _sharpness_panel(figure: Any, discovery: Discovery, widest: int) -> None:
     left, right = figure.subplots(1, 2) if widest > 1 else figure.subplots(2, 1)
-    left.plot(discovery.steps, discovery.purity(), color=colour("nibbler"))
-    left.axhline(discovery.share[0].max(axis=-1).mean(), color=FAINT, linestyle=":", linewidth=1.0)
-    left.set_ylim(0, 1.03)
-    left.set_title("Share of inputs from the main board")
+    scores = discovery.own_board()
+    middle = scores.mean(axis=-1)
+    left.fill_between(
+        discovery.steps,
+        scores.min(axis=-1),
+        scores.max(axis=-1),
+        color=colour("nibbler"),
+        alpha=0.22,
+        linewidth=0,
+    )
+    left.plot(discovery.steps, middle, color=colour("nibbler"))
+    left.axhline(0.0, color=FAINT, linestyle=":", linewidth=1.0)
+    left.axhline(1.0, color=INK, linestyle="--", linewidth=0.9)
+    left.set_ylim(min(-0.1, float(scores.min()) - 0.05), 1.08)
+    left.set_title("Questions see their own board")
     right.plot(discovery.steps, discovery.boards_found(), color=colour("nibbler"), drawstyle="steps-post")
     right.axhline(discovery.num_boards, color=INK, linestyle="--", linewidth=0.9)
     right.set_ylim(0, discovery.num_boards * 1.08)
     right.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=4))
-    right.set_title("Boards with a question of their own")
+    right.set_title("Boards found by a question")
     for axes in (left, right):
         axes.set_xlabel("steps")
         axes.xaxis.set_major_formatter(lambda value, _: short_quantity(value))

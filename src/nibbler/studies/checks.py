@@ -117,7 +117,7 @@ def linear_fails(results: StudyResults) -> tuple[bool, str]:
 def nibbler_is_nearly_linear(results: StudyResults, agent: str = "nibbler") -> tuple[bool, str]:
     law = results.power_law(agent)
     if len(law.fitted) < 3:
-        raise NotEnoughDataError(f"steps to threshold on {len(law.fitted)} sizes; a trend needs three")
+        raise NotEnoughDataError(f"sizes that reached the threshold: {len(law.fitted)}; a trend needs three")
     for n in law.fitted:
         needed(results, agent, n)
     ratios = ", ".join(

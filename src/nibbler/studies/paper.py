@@ -124,7 +124,7 @@ def seeds_for(size: str, agent: str, most: int = 3) -> int:
 def curves(size: str) -> list[RunSpec]:
     """Every agent on every number of boards."""
     boards = list(STEPS[size])
-    agents = ["nibbler", "q-learning", "qv-learning", "linear"]
+    agents = ["nibbler", "q-learning", "qv-learning", "linear", "known-structure"]
     if size == "paper":
         agents.append("rainbow")
     specs = planner_runs(size, boards)
@@ -246,7 +246,7 @@ STUDIES: dict[str, PaperStudy] = {
         PaperStudy(
             "quickstart",
             "Does Nibbler learn where a linear learner cannot, and what does a doubling cost?",
-            "a first look at Figures 5 and 6",
+            "a first look at the first two experiments",
             "Nibbler, Q-learning, QV-learning and linear Q on 2 and 4 boards, 2 seeds; 2.5M and 4M steps.",
             quickstart,
             ("curves", "scaling", "discovery"),
