@@ -42,9 +42,8 @@ class ValueNetwork:
         """What enters each hidden unit, [B*d]: the sum of weights over the inputs of its block."""
         if self.block_of_input is None:
             return inputs @ self.hidden_weights
-        units = np.zeros((self.num_blocks, self.hidden_weights.shape[1]))
-        np.add.at(units, self.block_of_input, inputs[:, None] * self.hidden_weights)
-        return units.reshape(-1)
+        inputs_of_block = inputs * (self.block_of_input == np.arange(self.num_blocks)[:, None])
+        return (inputs_of_block @ self.hidden_weights).reshape(-1)
 
     def features(self, inputs: np.ndarray) -> np.ndarray:
         """phi: the nonlinear features of the inputs, x^e [B*d]."""
