@@ -3,7 +3,7 @@
 | file | what is in it |
 | --- | --- |
 | `runs` | `open_run`: the runs, one class per kind of agent |
-| `nibbler` | Nibbler's learner, for runs and for streams |
+| `nibbler`, `stream` | Nibbler's learner, for runs and for streams |
 | `step` | `nibbler_step`, the fused loop |
 | `questions`, `rows` | hidden units: answers, main weights over them, lazy momentum |
 | `selection` | support, discovery, incremental top-k |

@@ -220,7 +220,7 @@ def nibbler_arrays(s: NibblerSettings, config: NibblerConfig, max_active: int) -
     )
 
 
-def _views(s: NibblerSettings, a: NibblerArrays) -> dict[str, Array]:
+def canonical_views(s: NibblerSettings, a: NibblerArrays) -> dict[str, Array]:
     """Every canonical float array as a view of this engine's memory, in the canonical order of dimensions."""
     h, d, m = s.num_questions, s.hidden_units, s.num_features
     hidden = a.hidden.reshape(h, s.num_rows, 2, s.units)[..., :d]
@@ -269,7 +269,7 @@ def _views(s: NibblerSettings, a: NibblerArrays) -> dict[str, Array]:
 
 def export_canonical(s: NibblerSettings, a: NibblerArrays) -> dict[str, Array]:
     """Copies of everything that is learned, under the canonical names (nothing may be pending)."""
-    state = {name: np.array(view, order="C") for name, view in _views(s, a).items()}
+    state = {name: np.array(view, order="C") for name, view in canonical_views(s, a).items()}
     state["active"] = a.active[: a.clock[COUNT_NOW]].copy()
     return state
 
@@ -277,7 +277,7 @@ def export_canonical(s: NibblerSettings, a: NibblerArrays) -> dict[str, Array]:
 def load_canonical(s: NibblerSettings, a: NibblerArrays, state: Mapping[str, Array]) -> None:
     """Take over a canonical state (of any engine), and rebuild what follows from it."""
     a.clock[:] = 0
-    for name, view in _views(s, a).items():
+    for name, view in canonical_views(s, a).items():
         if name in state:
             given = np.asarray(state[name])
             if given.shape != view.shape:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from nibbler.agents.policy import epsilon_greedy
-from nibbler.engines.cpu.layout import ACTION_NOW, COUNT_NOW, SWAPPED, _views
+from nibbler.engines.cpu.layout import ACTION_NOW, COUNT_NOW, SWAPPED, canonical_views
 from nibbler.engines.cpu.nibbler import CompiledNibbler
 from nibbler.engines.cpu.step import settle
 from nibbler.engines.inspect import main_action_values
@@ -16,7 +16,7 @@ class CompiledStream(CompiledNibbler):
     def action_values(self, active: np.ndarray) -> np.ndarray:
         """Q-hat of the main learner for every action, with the current weights."""
         settle(self.settings, self.arrays)
-        return main_action_values(_views(self.settings, self.arrays), self.config, active)
+        return main_action_values(canonical_views(self.settings, self.arrays), self.config, active)
 
     def restart(self, active: np.ndarray, slot: int) -> int:
         """Continue from another observation without learning; the action is drawn from that slot."""
