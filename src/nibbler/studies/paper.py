@@ -138,7 +138,7 @@ def quickstart(size: str) -> list[RunSpec]:
     """The shortest honest look: Nibbler and the baselines on 2 and 4 boards."""
     if size == "smoke":
         return [s for s in curves(size) if s.environment["num_boards"] in (2, 4)]
-    steps = {2: 2_500_000, 4: 4_000_000}
+    steps = {2: 2_500_000, 4: 6_000_000}
     # The longest runs first, so that two cores finish together.
     order = [(n, agent) for n in (4, 2) for agent in ("nibbler", "q-learning", "qv-learning", "linear")]
     specs = [s for n, agent in order for s in runs(size, n, {"name": agent}, 2, steps[n])]
@@ -247,7 +247,7 @@ STUDIES: dict[str, PaperStudy] = {
             "quickstart",
             "Does Nibbler learn where a linear learner cannot, and what does a doubling cost?",
             "a first look at the first two experiments",
-            "Nibbler, Q-learning, QV-learning and linear Q on 2 and 4 boards, 2 seeds; 2.5M and 4M steps.",
+            "Nibbler, Q-learning, QV-learning and linear Q on 2 and 4 boards, 2 seeds; 2.5M and 6M steps.",
             quickstart,
             ("curves", "scaling", "discovery"),
             sizes=("smoke", "laptop"),
