@@ -15,6 +15,7 @@ from nibbler.agents.config import (
     ValueNetworkConfig,
 )
 from nibbler.agents.policy import epsilon_greedy, exploration_threshold
+from nibbler.engines.cpu import layout, linear, network
 from nibbler.engines.cpu.linear import export_linear, linear_arrays, linear_settings, load_linear, run_linear
 from nibbler.engines.cpu.network import (
     export_network,
@@ -66,6 +67,10 @@ class CpuRun:
         self._load(state)
         self.step = int(state["step"])
 
+    def counters(self) -> dict[str, float]:
+        """Totals so far that cost nothing to read, for the diagnostics of a curve."""
+        return {}
+
     def _export(self) -> dict[str, np.ndarray]:
         raise NotImplementedError
 
@@ -99,6 +104,15 @@ class NibblerRun(CpuRun):
             bin_size,
             rewards,
         )
+
+    def counters(self) -> dict[str, float]:
+        arrays = self.learner.arrays
+        return {
+            "weights_touched": float(arrays.clock[layout.WEIGHTS_TOUCHED]),
+            "input_swaps": float(arrays.input_swaps.sum()),
+            "cumulant_swaps": float(arrays.clock[layout.CUMULANT_SWAPS]),
+            "main_error": float(arrays.main_error_sum[0]),
+        }
 
     def _export(self) -> dict[str, np.ndarray]:
         return self.learner.state()
@@ -134,6 +148,10 @@ class NetworkRun(CpuRun):
             bin_size,
             rewards,
         )
+
+    def counters(self) -> dict[str, float]:
+        touched = float(self._arrays.clock[network.WEIGHTS_TOUCHED])
+        return {"weights_touched": touched, "value_error": float(self._arrays.error_sum[0])}
 
     def _export(self) -> dict[str, np.ndarray]:
         settle_network(self._settings, self._arrays)
@@ -177,6 +195,10 @@ class LinearRun(CpuRun):
             bin_size,
             rewards,
         )
+
+    def counters(self) -> dict[str, float]:
+        touched = float(self._arrays.clock[linear.WEIGHTS_TOUCHED])
+        return {"weights_touched": touched, "value_error": float(self._arrays.error_sum[0])}
 
     def _export(self) -> dict[str, np.ndarray]:
         return export_linear(self._settings, self._arrays)
