@@ -26,8 +26,8 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	@touch $@
 
-demo: install  ## build an environment, compare exact and simulated rewards, draw a frame
-	$(BIN)/python examples/first_look.py
+demo: install  ## Nibbler and the baselines on 2 and 4 boards, live; then a table and a report page (3 minutes)
+	$(BIN)/nibbler study quickstart --results results
 
 test: lint  ## lint, types, and the tests that take minutes in all
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow and not gpu"

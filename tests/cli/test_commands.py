@@ -171,7 +171,6 @@ def test_sparklines_go_from_low_to_high() -> None:
     assert sparkline(np.empty(0)) == ""
 
 
-@pytest.mark.slow
 def test_a_smoke_study_of_ours_runs_to_its_report(call: Call, tmp_path: Path) -> None:
     code, out, _ = call("study", "questions", "--size", "smoke", "--results", "out")
     assert code == 0
