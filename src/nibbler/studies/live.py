@@ -90,6 +90,8 @@ class LiveTable:
         word, style = _STYLE.get(event.kind, ("", ""))
         speed = event.steps_per_second
         left = duration((event.steps - event.step) / speed) if speed and not word else ""
+        if event.kind == "started":
+            left = "starting"  # engines may compile for a while before their first step
         if event.kind == "failed":
             note: RenderableType = Text(
                 event.message or "failed", style=style, no_wrap=True, overflow="ellipsis"

@@ -70,8 +70,12 @@ class Session:
         self._due -= set(self._snapshot_steps)
         self._began = self.curve.steps
         self._work_before = self._work
-        self._measured: list[tuple[int, float]] = []  # steps and seconds of each chunk after the first
-        self._pace = 1.0  # steps per second of the last chunk; the first is one block, which may compile
+        self._pace = 0.0  # steps per second of the last chunk
+        self._timed_steps, self._timed_seconds = 0, 0.0
+        self._first: tuple[int, float] | None = (
+            None  # steps and seconds of the first chunk, which may compile
+        )
+        self._compiling = 0.0  # seconds
         self._started = datetime.now(UTC).isoformat(timespec="seconds")
         self._tracker: Tracker | None = None
         if tracking is not None:
@@ -94,10 +98,8 @@ class Session:
 
     @property
     def steps_per_second(self) -> float | None:
-        """Speed in this session without its first chunk, where compiled engines compile."""
-        measured = self._measured[1:] or self._measured
-        seconds = sum(s for _, s in measured)
-        return sum(n for n, _ in measured) / seconds if seconds > 0 else None
+        """Speed in this session, without its first chunk."""
+        return self._timed_steps / self._timed_seconds if self._timed_seconds > 0 else None
 
     def advance(self) -> None:
         """Work for about half a second, at most to the end of the bin."""
@@ -105,12 +107,25 @@ class Session:
         end = min((before // self.spec.bin_size + 1) * self.spec.bin_size, self.spec.steps)
         began = time.perf_counter()
         self.curve.extend(self.run, max(1, int(self._pace * CHUNK_SECONDS)), end)
-        spent = time.perf_counter() - began
-        self._pace = (self.curve.steps - before) / max(spent, 1e-9)
-        self._work += spent
-        self._measured.append((self.curve.steps - before, spent))
+        self._clock(self.curve.steps - before, max(time.perf_counter() - began, 1e-9))
         if self.curve.steps == end:
             self._end_bin()
+
+    def _clock(self, steps: int, seconds: float) -> None:
+        """Count working time. The first chunk is a single block, and counts as if done at the second's speed:
+        the rest of its time went into compiling."""
+        if self._pace == 0.0 and not self.done:
+            self._first = (steps, seconds)
+        else:
+            if self._first is not None:
+                at_speed = min(self._first[1], self._first[0] * seconds / steps)
+                self._compiling = self._first[1] - at_speed
+                self._work += at_speed
+                self._first = None
+            self._work += seconds
+            self._timed_steps += steps
+            self._timed_seconds += seconds
+        self._pace = steps / seconds
 
     def save(self) -> None:
         """Write a checkpoint, and the curve so far for whoever looks."""
@@ -182,6 +197,7 @@ class Session:
             "from": self._began,
             "to": self.step,
             "seconds": round(self._work - self._work_before, 3),
+            "compiling_seconds": round(self._compiling, 3),
             "steps_per_second": self.steps_per_second,
             "started": self._started,
             **provenance(),
