@@ -118,6 +118,29 @@ def test_the_optimal_rate_is_the_best_over_all_deterministic_policies(mdp):
     assert exact.optimal_rate(mdp) == pytest.approx(best, abs=1e-8)
 
 
+def test_the_optimal_rate_ignores_states_that_are_left_for_good():
+    # The first state pays best and is never seen again.
+    mdp = FiniteMDP.from_dense(
+        [[[0, 1, 0]], [[0, 0, 1]], [[0, 1, 0]]], [[9.0], [1.0], [2.0]], np.eye(3, dtype=int)
+    )
+    assert exact.optimal_rate(mdp) == pytest.approx(1.5, abs=1e-8)
+    assert exact.uncoupled_bound(Environment([mdp] * 3)) == pytest.approx(4.5, abs=1e-7)
+
+
+def test_the_optimal_rate_is_refused_where_it_depends_on_the_start():
+    # Action 0 stays in the first state, action 1 leaves it for good.
+    mdp = FiniteMDP.from_dense(
+        [[[1, 0], [0, 1]], [[0, 1], [0, 1]]], [[2.0, 0.0], [1.0, 1.0]], np.eye(2, dtype=int)
+    )
+    with pytest.raises(ValueError, match=r"a policy can stay at state 0 .* add a way back"):
+        exact.optimal_rate(mdp)
+
+
+def test_the_optimal_rate_scales_with_the_rewards():
+    river = river_swim(small=5e6, large=1e9)
+    assert exact.optimal_rate(river) == pytest.approx(1e9 * exact.optimal_rate(river_swim()), rel=1e-8)
+
+
 def test_values_of_an_episodic_board_end_with_the_episode():
     board = episodic_catch_board()
     # The paddle can always reach the ball, which takes nine steps to fall.

@@ -189,17 +189,39 @@ def optimal_values(mdp: FiniteMDP, discount: float = 0.99) -> NDArray[np.float64
 
 
 def optimal_rate(mdp: FiniteMDP, tolerance: float = 1e-9) -> float:
-    """The largest mean reward per step that any policy of one component earns in the long run."""
-    mdp.require_ergodic()
+    """The largest mean reward per step that any policy of one component earns in the long run.
+
+    The tolerance is relative to the largest reward. Raises where the answer would depend on the start.
+    """
+    _require_one_destination(mdp)
+    largest = float(np.abs(mdp.reward).max())
     values = np.zeros(mdp.num_states)
     # Staying put with probability 1/2 halves the rate and removes periodicity, so that this converges.
     while True:
         updated = 0.5 * (action_values(mdp, values, 1.0).max(axis=1) + values)
         change = updated - values
         low, high = 2.0 * float(change.min()), 2.0 * float(change.max())
-        if high - low <= tolerance:
+        if high - low <= tolerance * largest:
             return 0.5 * (low + high)
         values = updated - updated[0]
+
+
+def _require_one_destination(mdp: FiniteMDP) -> None:
+    """Raise unless every policy ends up among states that can all reach one another."""
+    matrix, _ = chain(mdp, "random")
+    # States that some policy may stay among without ever meeting those where the random policy ends up.
+    elsewhere = np.ones(mdp.num_states, dtype=bool)
+    elsewhere[_recurrent_class(mdp, matrix)] = False
+    while elsewhere.any():
+        stays = np.logical_and.reduceat(elsewhere[mdp.next_state], mdp.outcome_start[:-1])
+        remaining = elsewhere & stays.reshape(mdp.num_states, -1).any(axis=1)
+        if np.array_equal(remaining, elsewhere):
+            place = mdp.name_state(int(np.flatnonzero(elsewhere)[0]))
+            raise ValueError(
+                f"the MDP is not ergodic: a policy can stay at {place} and what it leads to, or leave for good; "
+                "add a way back"
+            )
+        elsewhere = remaining
 
 
 def uncoupled_bound(env: Environment) -> float:
