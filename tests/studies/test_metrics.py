@@ -256,3 +256,19 @@ def test_scaling_an_estimate_scales_its_bound_too() -> None:
 )
 def test_quantities_print_with_three_digits(number: float, text: str) -> None:
     assert metrics.format_quantity(number) == text
+
+
+def test_bootstrap_samples_are_seed_averages_drawn_with_replacement() -> None:
+    two = CurveSet(np.array([[0.0], [1.0]]), BIN)
+    means = metrics.bootstrap(two, lambda averages: averages[:, 0], resamples=4000)
+    values, counts = np.unique(means, return_counts=True)
+    assert values.tolist() == [0.0, 0.5, 1.0]
+    np.testing.assert_allclose(counts / 4000, [0.25, 0.5, 0.25], atol=0.03)
+
+
+def test_bootstrap_in_blocks_equals_bootstrap_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    noisy = CurveSet(np.random.default_rng(1).normal(size=(6, 30)), BIN)
+    at_once = metrics.bootstrap(noisy, lambda averages: averages.max(axis=1), resamples=300)
+    monkeypatch.setattr(metrics, "LARGEST_BLOCK", 90)
+    in_blocks = metrics.bootstrap(noisy, lambda averages: averages.max(axis=1), resamples=300)
+    np.testing.assert_allclose(in_blocks, at_once, rtol=1e-12)

@@ -28,7 +28,7 @@ def band(curves: CurveSet, points: int = POINTS_PER_CURVE) -> tuple[NDArray[np.f
     mean = coarse.mean()
     if curves.num_seeds < 2:
         return coarse.times, mean, mean, mean
-    replicas = metrics.resampled_means(coarse, 400)
+    replicas = metrics.bootstrap(coarse, lambda means: means, 400)
     tail = (1.0 - metrics.CONFIDENCE) / 2.0
     low, high = np.quantile(replicas, [tail, 1.0 - tail], axis=0)
     return coarse.times, mean, low, high

@@ -16,7 +16,7 @@ k*bin_size steps, so that a curve that is above from its first bin on needs 0 st
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,6 +27,7 @@ UNDEFINED = math.nan
 
 RESAMPLES = 2000  # bootstrap replicas; a 95% interval then rests on 50 replicas in each tail
 CONFIDENCE = 0.95
+LARGEST_BLOCK = 4_000_000  # numbers in memory at once: 32 MB
 FINAL_SHARE = 0.1  # "final reward" is the mean over the last tenth of the run
 
 
@@ -135,16 +136,26 @@ def first_bin_that_stays(curves: NDArray[np.float64], threshold: float) -> NDArr
     return np.where(start == bins, NOT_REACHED, start.astype(np.float64))
 
 
-def resampled_means(
-    curves: CurveSet, resamples: int = RESAMPLES, seed: int = 0
-) -> NDArray[np.float64]:  # [resamples, bins]
-    """Seed averages of bootstrap samples: as many seeds as there are, drawn with replacement."""
+def bootstrap(
+    curves: CurveSet,
+    statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> NDArray[np.float64]:
+    """A statistic of the seed average, on bootstrap samples of the seeds (as many, with replacement).
+
+    `statistic` takes averaged curves [samples, bins] and returns an array [samples, ...]. Few seeds have few
+    distinct samples (three have ten), so each is worked out once; long curves are done some samples at a time.
+    """
     generator = np.random.default_rng([seed, curves.num_seeds])
-    picks = generator.integers(curves.num_seeds, size=(resamples, curves.num_seeds))
-    weights = np.zeros((resamples, curves.num_seeds))
-    np.add.at(weights, (np.arange(resamples)[:, None], picks), 1.0 / curves.num_seeds)
-    means: NDArray[np.float64] = weights @ curves.rewards
-    return means
+    picks = np.sort(generator.integers(curves.num_seeds, size=(resamples, curves.num_seeds)), axis=1)
+    distinct, which = np.unique(picks, axis=0, return_inverse=True)
+    weights = np.zeros((len(distinct), curves.num_seeds))
+    np.add.at(weights, (np.arange(len(distinct))[:, None], distinct), 1.0 / curves.num_seeds)
+    at_once = max(1, LARGEST_BLOCK // max(1, curves.num_bins))
+    parts = [statistic(weights[k : k + at_once] @ curves.rewards) for k in range(0, len(distinct), at_once)]
+    values: NDArray[np.float64] = np.concatenate(parts)[which.ravel()]
+    return values
 
 
 def interval(
@@ -175,8 +186,9 @@ def timesteps_to_threshold(
     bound = UNDEFINED if math.isfinite(value) else float(curves.steps)
     if curves.num_seeds < 2:
         return Estimate(value, bound=bound)
-    means = smooth(resampled_means(curves, resamples, seed), window)
-    replicas = first_bin_that_stays(means, threshold) * curves.bin_size
+    replicas = curves.bin_size * bootstrap(
+        curves, lambda means: first_bin_that_stays(smooth(means, window), threshold), resamples, seed
+    )
     low, high = interval(replicas)
     return Estimate(value, low, high, bound, replicas)
 
@@ -270,7 +282,7 @@ def final_reward(
     value = float(ends.mean())
     if curves.num_seeds < 2:
         return Estimate(value)
-    replicas = resampled_means(CurveSet(ends, 1), resamples, seed)[:, 0]
+    replicas = bootstrap(CurveSet(ends, 1), lambda means: means[:, 0], resamples, seed)
     low, high = interval(replicas)
     return Estimate(value, low, high, replicas=replicas)
 
