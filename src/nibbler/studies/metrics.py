@@ -145,7 +145,7 @@ def bootstrap(
     """A statistic of the seed average, on bootstrap samples of the seeds (as many, with replacement).
 
     `statistic` takes averaged curves [samples, bins] and returns an array [samples, ...]. Few seeds have few
-    distinct samples (three have ten), so each is worked out once; long curves are done some samples at a time.
+    distinct samples (three have ten), so each is worked out once; long curves take a few at a time.
     """
     generator = np.random.default_rng([seed, curves.num_seeds])
     picks = np.sort(generator.integers(curves.num_seeds, size=(resamples, curves.num_seeds)), axis=1)
