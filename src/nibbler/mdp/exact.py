@@ -218,8 +218,8 @@ def _require_one_destination(mdp: FiniteMDP) -> None:
         if np.array_equal(remaining, elsewhere):
             place = mdp.name_state(int(np.flatnonzero(elsewhere)[0]))
             raise ValueError(
-                f"the MDP is not ergodic: a policy can stay at {place} and what it leads to, or leave for good; "
-                "add a way back"
+                f"the MDP is not ergodic: a policy can stay at {place} and what it leads to, or leave for "
+                "good; add a way back"
             )
         elsewhere = remaining
 
