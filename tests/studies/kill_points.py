@@ -25,7 +25,7 @@ def in_child(work):
 
 
 def die_at(moment):
-    """Count the moments just before and just after each call that changes the disk, and die at one."""
+    """Die just before the n-th call that changes the disk (which is just after the call before it)."""
     count = 0
 
     def watched(call):
@@ -34,11 +34,7 @@ def die_at(moment):
             count += 1
             if count == moment:
                 os.kill(os.getpid(), signal.SIGKILL)
-            done = call(*arguments, **named)
-            count += 1
-            if count == moment:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return done
+            return call(*arguments, **named)
 
         return wrapper
 

@@ -156,6 +156,8 @@ def test_events_survive_the_pipe():
 def test_unknown_runners_and_trackers_and_no_workers_are_refused(tmp_path):
     with pytest.raises(ValueError, match="runner='slurm' is not known; choose local, ray"):
         run_study(study(toy()), tmp_path, runner="slurm")
+    with pytest.raises(ValueError, match="the local runner has no option 'address'"):
+        run_study(study(toy()), tmp_path, address="auto")
     with pytest.raises(ValueError, match="tracker 'abacus' is not known"):
         run_study(study(toy()), tmp_path, tracking="abacus")
     with pytest.raises(ValueError, match="workers=0; at least 1 is needed"):

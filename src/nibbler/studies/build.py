@@ -35,28 +35,32 @@ def build_environment(source: Mapping[str, Any]) -> Any:
 def build_run(spec: RunSpec, env: Any, engine: str) -> tuple[Run, str, dict[str, Any]]:
     """A run at step 0, the engine it is on ("auto" resolved), and its agent's settings in full.
 
-    An agent of yours is a function, `make(env, seed=..., **settings)`. It returns one of our agents' configs,
-    an object with `step(reward, observation)` that returns an action, or a whole `nibbler.engines.run.Run`.
+    An agent of your own is a function, `make(env, seed=..., **settings)`. It returns one of our agents'
+    configs, an object with `step(reward, observation)` that returns an action, or a whole
+    `nibbler.engines.run.Run`.
     """
+    agent = build_agent(spec, env)
+    if not isinstance(agent, AgentConfig):
+        return _own_run(agent, env, spec), "own", dict(spec.agent)
+    if engine == "auto":
+        engine = choose_engine(agent.name)
+    return open_run(env, agent, spec.seed, engine), engine, agent.to_dict()
+
+
+def build_agent(spec: RunSpec, env: Any) -> Any:
+    """The config of the agent that a spec describes, or what its user's function returned instead."""
     settings = dict(spec.agent)
     if "import" in settings:
         path = settings.pop("import")
-        made = _call(follow(path), path, {"seed": spec.seed, **settings}, env)
-        if not isinstance(made, AgentConfig):
-            return _own_run(made, path, env, spec), "own", dict(spec.agent)
-        config = made
-    else:
-        name = settings.pop("name")
-        try:
-            config = default_config(name, env.num_components, env.num_features, **settings)
-        except TypeError as error:
-            raise ValueError(f"agent {name!r}: {error}") from None
-    if engine == "auto":
-        engine = choose_engine(config.name)
-    return open_run(env, config, spec.seed, engine), engine, config.to_dict()
+        return _call(follow(path), path, {"seed": spec.seed, **settings}, env)
+    name = settings.pop("name")
+    try:
+        return default_config(name, env.num_components, env.num_features, **settings)
+    except TypeError as error:
+        raise ValueError(f"agent {name!r}: {error}") from None
 
 
-def _own_run(made: Any, path: str, env: Any, spec: RunSpec) -> Run:
+def _own_run(made: Any, env: Any, spec: RunSpec) -> Run:
     if all(hasattr(made, name) for name in ("advance", "advance_bins", "state", "restore")):
         run: Run = made
         return run
@@ -65,8 +69,8 @@ def _own_run(made: Any, path: str, env: Any, spec: RunSpec) -> Run:
 
         return OwnAgentRun(env, made, spec.seed)
     raise ValueError(
-        f"{path} returned a {type(made).__name__}; return an agent's config, an object with step(reward, "
-        "observation), or a Run with advance, advance_bins, state and restore"
+        f"{spec.agent['import']} returned a {type(made).__name__}; return an agent's config, an object with "
+        "step(reward, observation), or a Run with advance, advance_bins, state and restore"
     )
 
 

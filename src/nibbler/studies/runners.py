@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,9 @@ def run_study(
     if tracking is not None:
         check_tracker(tracking)
     chosen = importlib.import_module(RUNNERS[runner])
+    taken = inspect.signature(chosen.run_study).parameters
+    if unknown := [name for name in options if name not in taken]:
+        raise ValueError(f"the {runner} runner has no option {unknown[0]!r}")
     outcome: Outcome = chosen.run_study(
         study, folder, workers=workers, on_event=on_event, tracking=tracking, **options
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nibbler.engines.run import Curve
+from nibbler.engines.run import Curve, Run
 from nibbler.studies.build import build_environment, build_run
 from nibbler.studies.provenance import provenance
 from nibbler.studies.spec import RunSpec
@@ -45,17 +45,24 @@ def snapshot_steps(spec: RunSpec) -> set[int]:
 class Session:
     """A run being worked on: it advances, remembers what came of it, saves, and finishes.
 
-    `execute` drives one; a runner that steps many runs at once drives many. The caller holds the run's lock.
+    `execute` drives one. A runner that steps many runs at once drives many, and says with `build` how a run
+    is opened. The caller holds the run's lock.
     """
 
-    def __init__(self, spec: RunSpec, folder: RunFolder, tracking: str | None = None) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        folder: RunFolder,
+        tracking: str | None = None,
+        build: Callable[[RunSpec, Any, str], tuple[Run, str, dict[str, Any]]] = build_run,
+    ) -> None:
         self.spec = spec
         self.folder = folder
         self._about = {"id": spec.id, "label": spec.label, "spec": spec.to_dict()}
         loaded = folder.load_checkpoint()
         header, arrays = loaded if loaded is not None else ({}, {})
         self.env = build_environment(spec.environment)
-        self.run, self.engine, self.agent = build_run(spec, self.env, header.get("engine", spec.engine))
+        self.run, self.engine, self.agent = build(spec, self.env, header.get("engine", spec.engine))
         self.resumable = bool(getattr(self.run, "resumable", True))
         self.curve = Curve(spec.bin_size)
         self._seconds: list[float] = []  # of work until the end of each bin
