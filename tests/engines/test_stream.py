@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from nibbler.agents.config import NibblerConfig, QLearningConfig
+from nibbler.engines.inspect import main_action_values
 from nibbler.engines.reference import ReferenceRun
 from nibbler.engines.run import train
 from nibbler.engines.stream import Nibbler, default_stream_config
@@ -196,10 +197,20 @@ def test_starting_an_episode_learns_nothing_and_leaves_from_its_own_observation(
     np.testing.assert_allclose(agent.state()["support"], twin.state()["support"], atol=1e-3)
 
 
-def test_a_state_moves_between_engines(tmp_path):
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_action_values_are_those_read_off_the_state(engine, bias):
+    config = SMALL.replace(hidden_bias=bias)
+    agent = make_agent(engine, config=config)
+    feed(agent, 0, 200)
+    for active in ([], [3], [1, 5, 20, 21, 22, 29]):
+        expected = main_action_values(agent.state(), config, np.array(active, dtype=np.int64))
+        np.testing.assert_allclose(agent.action_values(active), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_state_moves_between_engines():
     agent = make_agent("cpu")
     feed(agent, 0, 200)
-    agent.save(tmp_path / "cpu.npz")
     other = make_agent("reference")
     other._learner.restore(agent.state())
     other._begun = True

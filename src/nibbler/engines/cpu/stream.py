@@ -1,13 +1,50 @@
 """Nibbler for a stream from outside: the compiled step, and what an episode's first observation needs."""
 
+from typing import Any
+
 import numpy as np
 
 from nibbler.agents.policy import epsilon_greedy
-from nibbler.engines.cpu.layout import ACTION_NOW, COUNT_NOW, SWAPPED, canonical_views
+from nibbler.engines.cpu.compile import flush_denormals, kernel, restore_denormals
+from nibbler.engines.cpu.lanes import load, rectify, store
+from nibbler.engines.cpu.layout import (
+    ACTION_NOW,
+    COUNT_NOW,
+    LINES_PER_ACTION,
+    LIST_BEFORE,
+    MAIN_Q,
+    STEP,
+    SWAPPED,
+)
 from nibbler.engines.cpu.nibbler import CompiledNibbler
-from nibbler.engines.cpu.step import settle
-from nibbler.engines.inspect import main_action_values
+from nibbler.engines.cpu.questions import sum_active_rows
+from nibbler.engines.cpu.rows import dot_line
+from nibbler.engines.cpu.selection import list_active_rows
+from nibbler.engines.cpu.step import base_weight, settle
 from nibbler.mdp.philox import ACTION, draw
+
+
+@kernel
+def main_action_values(s: Any, a: Any, active: Any, count: Any) -> None:
+    """The reference's `main_action_values` at an observation, into `q_values`; nothing may be pending.
+
+    The list of active rows goes where the list of x_{t-1} was, which only a pending update would read.
+    """
+    control = flush_denormals()
+    list_active_rows(s, a, a.clock[LIST_BEFORE], active, count)
+    for b in range(s.num_actions):
+        a.q_values[b] = 0.0
+    for i in range(s.num_questions):
+        sum_active_rows(s, a, i, LIST_BEFORE, a.clock[STEP], a.next_features, 0)
+        for unit in range(0, s.units, 16):
+            store(a.next_features, unit, rectify(load(a.next_features, unit)))
+        for b in range(s.num_actions):
+            at = (i * s.num_lines + MAIN_Q + LINES_PER_ACTION * b) * s.units
+            a.q_values[b] += np.float64(dot_line(a.heads, at, a.next_features, s.units))
+    for k in range(count):
+        for b in range(s.num_actions):
+            a.q_values[b] += np.float64(base_weight(s, a, np.int64(active[k]), 1 + b))
+    restore_denormals(control)
 
 
 class CompiledStream(CompiledNibbler):
@@ -16,7 +53,8 @@ class CompiledStream(CompiledNibbler):
     def action_values(self, active: np.ndarray) -> np.ndarray:
         """Q-hat of the main learner for every action, with the current weights."""
         settle(self.settings, self.arrays)
-        return main_action_values(canonical_views(self.settings, self.arrays), self.config, active)
+        main_action_values(self.settings, self.arrays, active, len(active))
+        return self.arrays.q_values.copy()
 
     def restart(self, active: np.ndarray, slot: int) -> int:
         """Continue from another observation without learning; the action is drawn from that slot."""
