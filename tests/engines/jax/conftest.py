@@ -30,7 +30,7 @@ def small() -> RainbowConfig:
 
 @pytest.fixture(scope="session")
 def matching() -> Environment:
-    """Three states at random; the action of a state's own number earns 1, others nothing: at best 1 a step."""
+    """Three states at random; the action of a state's own number earns 1, others nothing: at best 1 each."""
     transition = np.full((3, 3, 3), 1 / 3)
     mdp = FiniteMDP.from_dense(transition, np.eye(3), np.eye(3, dtype=int), start=[0.5, 0.25, 0.25])
     return Environment([mdp], seed=4)

@@ -11,6 +11,8 @@ MEAN_DECAY = 0.9  # Adam's usual constants, which DQN Zoo leaves alone
 SQUARE_DECAY = 0.999
 LARGEST_PRIORITY = 100.0
 
+_ROWS = 8  # of a block that is summed at a time
+
 
 class Transitions(NamedTuple):
     """A batch of n-step transitions."""
@@ -97,10 +99,27 @@ def priorities(each: jax.Array) -> jax.Array:
     return jnp.clip(jnp.abs(each), 0.0, LARGEST_PRIORITY)
 
 
+def _sum_in_blocks(leaf: jax.Array) -> jax.Array:
+    rows = leaf.reshape(-1, leaf.shape[-1])
+    if len(rows) < _ROWS:
+        return jnp.square(leaf).sum()
+    whole = len(rows) - len(rows) % _ROWS
+
+    def add(i: jax.Array, sums: jax.Array) -> jax.Array:
+        return sums + jnp.square(jax.lax.dynamic_slice_in_dim(rows, i * _ROWS, _ROWS))
+
+    sums = jax.lax.fori_loop(0, whole // _ROWS, add, jnp.zeros((_ROWS, rows.shape[1]), leaf.dtype))
+    return sums.sum() + jnp.square(rows[whole:]).sum()
+
+
+def sum_of_squares(leaf: jax.Array) -> jax.Array:
+    """The squared length of a gradient; on CPUs in blocks, where XLA's sum is one slow chain of additions."""
+    return jax.lax.platform_dependent(leaf, cpu=_sum_in_blocks, default=lambda leaf: jnp.square(leaf).sum())
+
+
 def clip_scale(gradient: Network, max_norm: jax.Array) -> jax.Array:
     """The factor that brings the gradient's norm over all parameters down to `max_norm`, or one."""
-    # Down the columns first, which compilers turn into vector instructions; one long sum they do not.
-    square = sum((leaf * leaf).sum(axis=0).sum() for leaf in jax.tree.leaves(gradient))
+    square = sum(sum_of_squares(leaf) for leaf in jax.tree.leaves(gradient))
     return max_norm / jnp.maximum(jnp.sqrt(square), max_norm)
 
 
