@@ -112,9 +112,16 @@ def test_waiting_for_a_lock_ends_when_it_is_free(tmp_path, holder):
         mine.check()
 
 
-def test_of_many_that_find_a_dead_owner_one_gets_the_run(tmp_path, holder):
+def test_of_many_that_find_a_dead_owner_one_gets_the_run(tmp_path, holder, monkeypatch):
     holder.kill()
     holder.wait()
+    replace = os.replace
+
+    def slow_replace(*paths):  # time enough for all to have seen the dead owner
+        time.sleep(0.05)
+        replace(*paths)
+
+    monkeypatch.setattr(os, "replace", slow_replace)
     winners, start = [], threading.Barrier(8)
 
     def contend():
