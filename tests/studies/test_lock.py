@@ -128,9 +128,9 @@ def test_of_many_that_find_a_dead_owner_one_gets_the_run(tmp_path, holder, monke
         start.wait()
         try:
             with RunLock(tmp_path / "run") as mine:
-                mine.check()
                 winners.append(mine)
                 time.sleep(0.5)
+                mine.check()
         except RunLockedError:
             pass
 
