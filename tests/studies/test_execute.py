@@ -241,6 +241,25 @@ def test_an_agent_of_our_own_names_runs_on_the_engine_that_the_record_tells(tmp_
     assert folder.features().component.tolist().count(0) == 56
 
 
+@pytest.mark.parametrize("agent", ["nibbler", "q-learning"])
+def test_a_run_on_the_cpu_engine_that_is_stopped_at_every_look_equals_one_that_never_was(tmp_path, agent):
+    spec = RunSpec(CATCH, {"name": agent, "hidden_units": 16}, 6_000, 1, engine="cpu", bin_size=2_000)
+    whole, stopped = place(tmp_path / "whole", spec), place(tmp_path / "stopped", spec)
+    execute(spec, whole)
+    stops = 0
+    while not stopped.finished:
+        asked = iter([False, True])
+        execute(spec, stopped, stop=lambda asked=asked: next(asked))
+        stops += 1
+    assert stops > 5
+    for path in whole.path.glob("*.parquet"):
+        if path.name != "timing.parquet":
+            assert path.read_bytes() == (stopped.path / path.name).read_bytes()
+    one, other = whole.state(), stopped.state()
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+    assert whole.result().columns["weights_touched"].min() > 0
+
+
 def test_an_agent_that_only_steps_resumes_exactly_when_it_can_save_itself(tmp_path):
     spec = RunSpec(CATCH, {"import": "toy:make_stepper"}, 3_000, 1, bin_size=500)
     whole, stopped = place(tmp_path / "whole", spec), place(tmp_path / "stopped", spec)
