@@ -103,6 +103,8 @@ def test_debug_shows_the_traceback(call: Call) -> None:
 def test_an_error_nobody_foresaw_names_its_kind() -> None:
     assert explain(KeyError("x")) == "KeyError: 'x' (add --debug for the traceback)"
     assert explain(ValueError("two\nlines")) == "two lines"
+    missing = ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
+    assert explain(missing) == "this needs matplotlib: pip install 'nibbler[studies]'"
     assert explain(FileNotFoundError(2, "No such file", "a.txt")) == "No such file: a.txt"
 
 

@@ -18,6 +18,16 @@ COMMANDS = {
     "completion": ("nibbler.cli.completion:completion", "Print the shell completion script."),
 }
 
+# Packages that come with an extra of ours, by the name under which they are imported.
+EXTRAS = {
+    "matplotlib": "studies",
+    "pyarrow": "studies",
+    "ray": "ray",
+    "tensorboard": "tensorboard",
+    "jax": "jax",
+    "cupy": "cuda12",
+}
+
 
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called."""
@@ -121,6 +131,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def explain(error: BaseException) -> str:
     """An error in one line; one that we did not foresee also names its kind and says how to see more."""
+    if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
+        return f"this needs {error.name}: pip install 'nibbler[{EXTRAS[error.name]}]'"
     text = " ".join(str(error.args[-1] if isinstance(error, OSError) and error.args else error).split())
     if isinstance(error, (ValueError, ImportError)) and text:
         return text
