@@ -23,7 +23,7 @@ from nibbler.mdp.environment import Environment
 
 BOARDS = (2, 8, 32)
 PACKED = (4,)
-MIN_REPLAY = 400  # learn from early on: what is measured is learning
+CONFIG = RainbowConfig(min_replay=400)  # learns from early on: what is measured is learning
 
 Row = dict[str, Any]
 Measurement = Callable[[], float]  # runs once; returns steps per second, of all runs together
@@ -36,6 +36,7 @@ def run(
     seconds: float = 2.0,
     output: str | Path | None = None,
     echo: Callable[[str], Any] = print,
+    config: RainbowConfig = CONFIG,
 ) -> list[Row]:
     """Measure Rainbow's steps per second on JAX's default device; prints a table, and writes JSON where told.
 
@@ -53,11 +54,11 @@ def run(
     for count in boards:
         env = multi_catch(count)
         measurements: dict[str, Measurement] = {
-            "one run, compiled loop": _compiled_loop(env, 1, seconds),
-            "one run, Python loop": _python_loop(env, seconds),
+            "one run, compiled loop": _compiled_loop(env, config, 1, seconds),
+            "one run, Python loop": _python_loop(env, config, seconds),
         }
         for runs in packed:
-            measurements[f"{runs} runs packed, all together"] = _compiled_loop(env, runs, seconds)
+            measurements[f"{runs} runs packed, all together"] = _compiled_loop(env, config, runs, seconds)
         rates: dict[str, list[float]] = {name: [] for name in measurements}
         for _ in range(repeats):
             for name, measure in measurements.items():
@@ -112,18 +113,17 @@ def _timed(advance: Callable[[int], Any], seconds: float, block: int) -> Measure
     return measure
 
 
-def _compiled_loop(env: Environment, runs: int, seconds: float) -> Measurement:
+def _compiled_loop(env: Environment, config: RainbowConfig, runs: int, seconds: float) -> Measurement:
     """The loop that `train` uses, with one run or several."""
     from nibbler.engines.jax import open_packed_runs
 
-    config = RainbowConfig(min_replay=MIN_REPLAY)
     packed = open_packed_runs([(env, config, seed) for seed in range(runs)])
     packed.advance_bins(1, config.first_update + config.learn_period)  # compiles
     measure = _timed(lambda steps: packed.advance_bins(1, steps), seconds, 40)
     return lambda: runs * measure()
 
 
-def _python_loop(env: Environment, seconds: float) -> Measurement:
+def _python_loop(env: Environment, config: RainbowConfig, seconds: float) -> Measurement:
     """The same compiled step and update, called from Python as loops around an environment usually do.
 
     The host waits for every action, as it must where the environment is its own.
@@ -134,7 +134,6 @@ def _python_loop(env: Environment, seconds: float) -> Measurement:
     from nibbler.engines.jax.philox import split_seed
     from nibbler.engines.jax.rainbow import Run, compile_loop, scalars_of, shape_of
 
-    config = RainbowConfig(min_replay=MIN_REPLAY)
     tables, sizes = load_tables(env)
     programs = compile_loop(shape_of(config), sizes, False)
     fixed = Run(tables, scalars_of(config), jnp.asarray(split_seed(0)))

@@ -104,7 +104,7 @@ class Loop:
         replay = memory.write_observation(replay, jnp.uint32(0), self.packed(active))
         return RainbowState(
             network=network,
-            target_network=jax.tree.map(jnp.copy, network),
+            target_network=copy_network(network),
             adam=init_adam(network),
             replay=replay,
             states=states,
@@ -194,19 +194,21 @@ class Loop:
 
         return jax.lax.fori_loop(jnp.uint32(0), count, one, (state, jnp.float32(0.0)))
 
-    def copy_target(self, state: RainbowState) -> RainbowState:
-        """The target network becomes the network of now."""
-        return state._replace(target_network=jax.tree.map(jnp.copy, state.network))
+
+def copy_network(network: Network) -> Network:
+    """The same network in memory of its own."""
+    copied: Network = jax.tree.map(jnp.copy, network)
+    return copied
 
 
 class Programs(NamedTuple):
-    """The compiled parts of a `Loop`; all but `init` take over the buffers of the state they are given."""
+    """The compiled parts of a `Loop`; `steps`, `cycles` and `learn` take over the buffers of their state."""
 
     init: Callable[..., RainbowState]
     steps: Callable[..., tuple[RainbowState, jax.Array]]
     cycles: Callable[..., tuple[RainbowState, jax.Array]]
     learn: Callable[..., RainbowState]
-    copy_target: Callable[[RainbowState], RainbowState]
+    copy_network: Callable[[Network], Network]
 
 
 @lru_cache(maxsize=32)
@@ -220,7 +222,7 @@ def compile_loop(shape: RainbowConfig, sizes: Sizes, packed: bool, shared_tables
             steps=donate(loop.steps),
             cycles=donate(loop.cycles),
             learn=donate(loop.learn),
-            copy_target=donate(loop.copy_target),
+            copy_network=jax.jit(copy_network),
         )
     each = Run(tables=None if shared_tables else 0, scalars=0, seed=0)  # type: ignore[arg-type]
     return Programs(
@@ -228,7 +230,7 @@ def compile_loop(shape: RainbowConfig, sizes: Sizes, packed: bool, shared_tables
         steps=donate(jax.vmap(loop.steps, in_axes=(0, each, None, None))),
         cycles=donate(jax.vmap(loop.cycles, in_axes=(0, each, None, None))),
         learn=donate(jax.vmap(loop.learn, in_axes=(0, each, None))),
-        copy_target=donate(loop.copy_target),
+        copy_network=jax.jit(copy_network),
     )
 
 

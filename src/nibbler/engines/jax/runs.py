@@ -102,7 +102,10 @@ class PackedRainbowRuns:
         if segment.learn:
             self._state = programs.learn(self._state, self._run, jnp.uint32(segment.end))
         if segment.copy_target:
-            self._state = programs.copy_target(self._state)
+            # A copy of the network alone: from a program that took over the buffers of the whole state, jax
+            # 0.11.2 on a GPU gave the network back damaged.
+            target = programs.copy_network(self._state.network)
+            self._state = self._state._replace(target_network=target)
         return earned
 
     def _one(self, index: int) -> RainbowState:
