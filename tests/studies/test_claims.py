@@ -121,6 +121,8 @@ def test_baselines_curve_up() -> None:
     assert status(checks.baselines_curve_up, *ours, *steep) == "confirmed"
     assert status(checks.baselines_curve_up, *ours, *missed) == "confirmed"
     assert status(checks.baselines_curve_up, *ours, *linear) == "not enough data"
+    slow_too = [measured("nibbler", n, n**2) for n in (2, 4, 8)]
+    assert status(checks.baselines_curve_up, *slow_too, *steep) == "not enough data"
     large = [measured("nibbler", 128, 100), measured("q-learning", 128, 100)]
     assert status(checks.baselines_curve_up, *ours, *linear, *large) == "not confirmed"
 

@@ -36,6 +36,7 @@ PAPER_STEPS = {
     128: 180_000_000,
 }
 LAPTOP_STEPS = {2: 3_000_000, 4: 8_000_000, 8: 16_000_000}
+LAPTOP_STEPS_OF_FLAT_NETWORKS = {8: 24_000_000}  # Q and QV cross late there, and are cheap
 SMOKE_STEPS = {2: 20_000, 4: 20_000}
 STEPS = {"smoke": SMOKE_STEPS, "laptop": LAPTOP_STEPS, "paper": PAPER_STEPS}
 BINS = {"smoke": 1_000, "laptop": 10_000, "paper": 10_000}
@@ -130,7 +131,10 @@ def curves(size: str) -> list[RunSpec]:
     specs = planner_runs(size, boards)
     for n in boards:
         for agent in agents:
-            specs += runs(size, n, {"name": agent}, seeds_for(size, agent))
+            steps = None
+            if size == "laptop" and agent in ("q-learning", "qv-learning"):
+                steps = LAPTOP_STEPS_OF_FLAT_NETWORKS.get(n)
+            specs += runs(size, n, {"name": agent}, seeds_for(size, agent), steps)
     return specs
 
 
