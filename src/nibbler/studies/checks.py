@@ -133,7 +133,7 @@ def nibbler_is_nearly_linear(results: StudyResults, agent: str = "nibbler") -> t
 
 
 def _curves_up(ratio: Estimate, ours: Estimate | None) -> bool:
-    """Whether a doubling costs an agent more than 3 times the steps, and clearly more than it costs Nibbler."""
+    """Whether a doubling costs more than 3 times the steps, and clearly more than it costs Nibbler."""
     least = ratio.value if ratio.reached else ratio.bound  # nan compares as False
     usual = ours.value if ours is not None and ours.reached else 2.0
     return least > 3.0 and least > 1.5 * usual
