@@ -1,0 +1,172 @@
+"""How long a step takes on the GPU, for one run and for as many side by side as are worth it.
+
+Run by `nibbler bench cuda`, or as `python -m nibbler.bench.cuda`. Times are the GPU's own, between two
+events around some thousand steps, after compilation; each number is the median of some repeats. Nibbler is
+measured twice: early, while selections still churn, and after `SETTLE` steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nibbler.agents.config import AgentConfig, NibblerConfig, QLearningConfig, QVLearningConfig
+from nibbler.envs.multi_catch import multi_catch
+
+BOARDS = (2, 8, 32, 128, 512)
+SETTLE = {2: 400_000, 8: 400_000, 32: 400_000, 128: 200_000}  # steps before the second measurement
+SWEEP = (32, 128)  # boards and runs of the sweep of Q-learning
+EARLY = 2_000
+
+Row = dict[str, Any]
+
+
+def run(
+    boards: Sequence[int] = BOARDS,
+    repeats: int = 5,
+    output: str | Path | None = None,
+    echo: Callable[[str], Any] = print,
+) -> list[Row]:
+    """Measure microseconds per step and steps per second; prints a table, and writes JSON where told."""
+    if repeats < 1 or not boards or min(boards) < 1:
+        raise ValueError("boards and repeats must be at least 1")
+    from nibbler.engines.cuda.device import device_name, require_gpu
+
+    require_gpu()
+    rows: list[Row] = []
+    for line in table([]):
+        echo(line)
+
+    def add(row: Row) -> None:
+        rows.append(row)
+        echo(table([row])[-1])
+
+    for count in boards:
+        for row in _nibbler(count, repeats):
+            add(row)
+    if SWEEP[0] in boards:
+        for config in (QLearningConfig(), QVLearningConfig(), QLearningConfig(hidden_units=4096)):
+            add(_network(config, *SWEEP, repeats))
+    if output is not None:
+        _write_json(rows, Path(output), device_name(), repeats)
+    return rows
+
+
+def table(rows: Iterable[Row]) -> list[str]:
+    """The rows as lines of a Markdown table."""
+    lines = [
+        "| agent | boards | runs side by side | phase | us per step | steps/s in all | MiB per run |",
+        "| --- | ---: | ---: | --- | ---: | ---: | ---: |",
+    ]
+    for row in rows:
+        lines.append(
+            f"| {row['agent']} | {row['boards']} | {row['runs']} | {row['phase']} | "
+            f"{row['microseconds_per_step']:.2f} | {row['steps_per_second']:,.0f} | "
+            f"{row['mib_per_run']:.1f} |"
+        )
+    return lines
+
+
+def _nibbler(boards: int, repeats: int) -> Iterable[Row]:
+    """Nibbler alone and packed, early and after it has settled."""
+    from nibbler.engines import cuda
+
+    env, config = multi_catch(boards), NibblerConfig.for_boards(boards)
+    alone = cuda.open_packed_runs([(env, config, 0)])
+    states = {"early": _advanced(alone, EARLY)}
+    if boards in SETTLE:
+        states[f"after {SETTLE[boards]:,} steps"] = _advanced(alone, SETTLE[boards])
+    sizes = [alone]
+    if alone.runs_side_by_side > 1:
+        problems = [(env, config, seed) for seed in range(alone.runs_side_by_side)]
+        sizes.append(cuda.open_packed_runs(problems))
+    for packed in sizes:
+        for phase, state in states.items():
+            for index in range(len(packed.problems)):
+                packed.restore(index, state)
+            yield _row(packed, config, boards, phase, repeats)
+
+
+def _network(config: AgentConfig, boards: int, runs: int, repeats: int) -> Row:
+    """A flat network, as many runs as a sweep has."""
+    from nibbler.engines import cuda
+
+    env = multi_catch(boards)
+    packed = cuda.open_packed_runs([(env, config, seed) for seed in range(runs)])
+    _advanced(packed, EARLY)
+    return _row(packed, config, boards, "early", repeats)
+
+
+def _advanced(packed: Any, step: int) -> dict[str, np.ndarray]:
+    """The first run's state once it has done that many steps."""
+    packed.advance_bins(max(1, (step - packed.step(0)) // 500), 500)
+    state: dict[str, np.ndarray] = packed.state(0)
+    return state
+
+
+def _row(packed: Any, config: AgentConfig, boards: int, phase: str, repeats: int) -> Row:
+    from nibbler.engines.cuda.device import require_gpu
+
+    cupy = require_gpu()
+    packed.advance_bins(2, 500)
+    steps = max(500, min(20_000, round(0.2 / packed.seconds_per_step)) // 500 * 500)
+    times = []
+    for _ in range(repeats):
+        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        begin.record()
+        packed.advance_bins(steps // 500, 500)
+        end.record()
+        end.synchronize()
+        times.append(cupy.cuda.get_elapsed_time(begin, end) * 1e3 / steps)
+    microseconds = statistics.median(times)
+    units = getattr(config, "hidden_units", 0)
+    return {
+        "agent": config.name if units == 256 else f"{config.name}, {units} units",
+        "boards": boards,
+        "runs": len(packed.problems),
+        "phase": phase,
+        "microseconds_per_step": microseconds,
+        "fastest": min(times),
+        "slowest": max(times),
+        "steps_per_second": len(packed.problems) * 1e6 / microseconds,
+        "mib_per_run": packed.bytes_per_run / 2**20,
+        "layout": packed.report(),
+    }
+
+
+def _write_json(rows: Sequence[Row], path: Path, device: str, repeats: int) -> None:
+    from nibbler import __version__
+
+    record = {
+        "benchmark": "cuda",
+        "nibbler": __version__,
+        "python": platform.python_version(),
+        "device": device,
+        "repeats": repeats,
+        "rows": list(rows),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(record, indent=2) + "\n")
+    temporary.replace(path)
+
+
+def main() -> None:
+    """The command line of `python -m nibbler.bench.cuda`."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--boards", type=int, nargs="+", default=list(BOARDS))
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--output", type=Path, help="write the rows as JSON, e.g. results/bench/cuda.json")
+    options = parser.parse_args()
+    run(options.boards, options.repeats, options.output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""The CUDA engine: Nibbler, Q-learning and QV-learning with their environment in one persistent kernel.
+
+`open_run` gives one run; `open_packed_runs` puts many of one shape side by side on the GPU. The kernels are
+CUDA C++ (folder `kernels`), compiled at run time for the problem's sizes. Random numbers are the same
+as on every engine, so environments agree bit for bit with the CPU, and checkpoints move between engines.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nibbler.agents.config import AgentConfig, NibblerConfig, QLearningConfig, QVLearningConfig
+from nibbler.agents.policy import epsilon_greedy
+from nibbler.engines.cuda.device import require_gpu
+from nibbler.engines.initial import initial_network_state, initial_nibbler_state
+from nibbler.mdp.environment import Environment
+from nibbler.mdp.philox import ACTION, draw_array
+from nibbler.mdp.simulate import observe_reference, start_reference
+
+AGENTS = frozenset({"nibbler", "q-learning", "qv-learning"})
+Problem = tuple[Environment, AgentConfig, int]  # environment, config, seed
+
+# Fields of a config in which the runs of one launch may differ; all others are compiled into the kernel.
+_SCALAR_FIELDS = {
+    "epsilon",
+    "discount",
+    "kappa",
+    "step_size",
+    "linear_step_size",
+    "answer_step_size",
+    "scale_answer_step_size",
+    "momentum",
+    "input_threshold",
+    "cumulant_threshold",
+}
+
+
+def shape_key(env: Environment, config: AgentConfig) -> tuple[Any, ...]:
+    """Two runs with equal keys can share a launch."""
+    fixed = {key: value for key, value in config.to_dict().items() if key not in _SCALAR_FIELDS}
+    if "linear_momentum" in fixed:
+        fixed["linear_momentum"] = fixed["linear_momentum"] > 0
+    return (env.num_features, env.num_actions, env.num_components, *sorted(fixed.items()))
+
+
+def initial_state(env: Environment, config: AgentConfig, seed: int) -> dict[str, np.ndarray]:
+    """The canonical state of a run before its first step."""
+    states = start_reference(env.tables, seed)
+    active = observe_reference(env.tables, states)
+    if isinstance(config, NibblerConfig):
+        learner = initial_nibbler_state(config, env.num_features, env.num_actions, seed)
+        values = np.zeros(env.num_actions)  # the main weights start at zero
+    elif isinstance(config, QLearningConfig | QVLearningConfig):
+        learner = initial_network_state(config, np.zeros(env.num_features, np.int32), env.num_actions, seed)
+        rows = [*active, env.num_features] if config.hidden_bias else active
+        values = learner["head_q"] @ np.maximum(learner["hidden_weights"][rows].sum(axis=0), 0.0)
+    else:
+        raise ValueError(f"the cuda engine runs {', '.join(sorted(AGENTS))}; not {config.name!r}")
+    action = epsilon_greedy(values, config.epsilon, draw_array(seed, ACTION, 0, [0])[0])
+    return {**learner, "states": states, "active": active, "action": np.array(action), "step": np.array(0)}
+
+
+def open_packed_runs(problems: Sequence[Problem]) -> Any:
+    """Runs at step 0, all of one shape, side by side on the GPU (a `PackedRuns`)."""
+    if not problems:
+        raise ValueError("no runs were given")
+    if len({shape_key(env, config) for env, config, _ in problems}) > 1:
+        raise ValueError("runs of different shapes cannot share a launch; group them by `shape_key` first")
+    from nibbler.engines.cuda.network_runs import NetworkRuns
+    from nibbler.engines.cuda.nibbler_runs import NibblerRuns
+
+    kind: Any = NibblerRuns if isinstance(problems[0][1], NibblerConfig) else NetworkRuns
+    packed = kind(problems)
+    for index, (env, config, seed) in enumerate(problems):
+        packed.restore(index, initial_state(env, config, seed))
+    return packed
+
+
+def room_for(env: Environment, config: AgentConfig) -> int:
+    """How many runs of this shape to give to the GPU at once: as many as work side by side and fit."""
+    cupy = require_gpu()
+    one = open_packed_runs([(env, config, 0)])
+    free = cupy.cuda.runtime.memGetInfo()[0]
+    return max(1, min(one.runs_side_by_side, int(0.8 * free) // one.bytes_per_run))
+
+
+class CudaRun:
+    """One run on the GPU, as `train` and the studies know it."""
+
+    def __init__(self, packed: Any) -> None:
+        self._packed = packed
+
+    @property
+    def step(self) -> int:
+        """Transitions done."""
+        return int(self._packed.step(0))
+
+    def advance(self, steps: int) -> float:
+        return float(self.advance_bins(1, steps)[0])
+
+    def advance_bins(self, num_bins: int, bin_size: int) -> np.ndarray:
+        sums: np.ndarray = self._packed.advance_bins(num_bins, bin_size)[0]
+        return sums
+
+    def counters(self) -> dict[str, float]:
+        counters: dict[str, float] = self._packed.counters(0)
+        return counters
+
+    def state(self) -> dict[str, np.ndarray]:
+        state: dict[str, np.ndarray] = self._packed.state(0)
+        return state
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        self._packed.restore(0, state)
+
+
+def open_run(env: Environment, config: AgentConfig, seed: int) -> CudaRun:
+    """A run at step 0 on the GPU."""
+    return CudaRun(open_packed_runs([(env, config, seed)]))

@@ -1,0 +1,114 @@
+"""The GPU as the engine sees it: is there one, compiling a kernel for a problem's sizes, what fits on it."""
+
+import functools
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+MISSING = (
+    "engine='cuda' needs an NVIDIA GPU and CuPy ({why}); install the extra that fits the driver, "
+    "pip install 'nibbler[cuda13]' or 'nibbler[cuda12]', or use engine='cpu'"
+)
+SOURCES = {
+    "nibbler_steps": (
+        "common.cuh",
+        "environment.cuh",
+        "mail.cuh",
+        "selection.cuh",
+        "rows.cuh",
+        "nibbler_layout.cuh",
+        "nibbler_questions.cuh",
+        "nibbler_discovery.cuh",
+        "nibbler_main.cuh",
+        "nibbler.cu",
+    ),
+    "value_network_steps": ("common.cuh", "environment.cuh", "mail.cuh", "rows.cuh", "value_network.cu"),
+}
+
+
+def require_gpu() -> Any:
+    """The cupy module, where there is a device to use; else an error that says what is missing."""
+    try:
+        import cupy
+    except ImportError:
+        raise RuntimeError(MISSING.format(why="CuPy is not installed")) from None
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise RuntimeError(MISSING.format(why=f"CUDA says: {error}")) from None
+    if count == 0:
+        raise RuntimeError(MISSING.format(why="CUDA sees no device"))
+    return cupy
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled kernel, with the sizes that host and device must agree on."""
+
+    function: Any
+    threads: int
+    shared_bytes: int
+    state_bytes: int
+    scalars_bytes: int
+    blocks_per_sm: int  # that are resident side by side
+
+    def resident_blocks(self) -> int:
+        """How many blocks the whole device holds at once."""
+        return self.blocks_per_sm * int(device_attribute("MultiProcessorCount"))
+
+
+def device_attribute(name: str) -> int:
+    """A property of the current device by its CUDA name."""
+    return int(require_gpu().cuda.Device().attributes[name])
+
+
+def device_name() -> str:
+    """What the current device calls itself."""
+    cupy = require_gpu()
+    return str(cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode())
+
+
+def source_of(name: str) -> str:
+    """The CUDA C++ source of a kernel: its files, one after the other."""
+    folder = resources.files(__package__) / "kernels"
+    return "\n".join((folder / file).read_text() for file in SOURCES[name])
+
+
+@functools.lru_cache(maxsize=64)
+def compile_kernel(name: str, macros: tuple[tuple[str, int], ...]) -> Kernel:
+    """Compile a kernel with the problem's sizes as macros. CuPy keeps the result on disk."""
+    cupy = require_gpu()
+    options = ("--std=c++17", "--ftz=true", *(f"-D{key}={value}" for key, value in macros))
+    module = cupy.RawModule(code=source_of(name), options=options, backend="nvrtc")
+    sizes = cupy.zeros(4, dtype=np.int32)
+    module.get_function("sizes")((1,), (1,), (sizes,))
+    shared, state, scalars, threads = (int(value) for value in sizes.get())
+    limit = device_attribute("MaxSharedMemoryPerBlockOptin")
+    if shared > limit:
+        raise SharedMemoryError(f"{name} needs {shared} bytes of shared memory per block; there are {limit}")
+    function = module.get_function(name)
+    function.max_dynamic_shared_size_bytes = shared
+    # No more shared memory than the blocks need: the rest of the chip's memory is L1.
+    together = dict(macros)["BLOCKS_PER_SM"] * (shared + 1024)
+    function.preferred_shared_memory_carveout = min(
+        100, -(-100 * together // device_attribute("MaxSharedMemoryPerMultiprocessor"))
+    )
+    resident = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
+        function.kernel.ptr, threads, shared
+    )
+    return Kernel(function, threads, shared, state, scalars, int(resident))
+
+
+def fits(name: str, macros: dict[str, int]) -> bool:
+    """True if a block of this kernel finds its shared memory on this device."""
+    try:
+        compile_kernel(name, tuple(macros.items()))
+    except SharedMemoryError:
+        return False
+    return True
+
+
+class SharedMemoryError(RuntimeError):
+    """A block's working memory does not fit on chip; a plan with less per block may."""

@@ -1,0 +1,48 @@
+// One meeting per step of the blocks of a run: every block posts its partial sums, every block reads all.
+//
+// A posted word is 64 bits: the value and the step it belongs to. So a word carries its own flag, needs no
+// fence, and a reader just waits until all words carry the step. Two letter boxes alternate: a block
+// posts step t + 2 only after it has read everybody's t + 1, and that was posted after reading t.
+// All blocks of a run must be resident at once, or this would wait for ever: the host launches no more blocks than
+// the device holds.
+
+__device__ __forceinline__ void post(u64* address, u32 value, u32 tag) {
+  const u64 word = ((u64)tag << 32) | value;
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(address), "l"(word) : "memory");
+}
+
+// Await the words of all blocks and sum each letter over them, in an order that depends on nothing but BLOCKS.
+// `box` has LETTERS rows of BLOCKS words; called by COUNT threads (whole warps), which leave with letters[] filled
+// in shared memory and synchronised. Every thread has its loads in flight at once.
+template <int LETTERS, int COUNT>
+__device__ __forceinline__ void await_letters(const u64* box, u32 tag, u32* letters, int rank, int barrier) {
+  constexpr int WORDS = LETTERS * BLOCKS, PER_THREAD = (WORDS + COUNT - 1) / COUNT;
+  u64 words[PER_THREAD];
+  bool waiting;
+  do {
+    waiting = false;
+#pragma unroll
+    for (int k = 0; k < PER_THREAD; ++k) {
+      const int at = rank + k * COUNT;
+      if (at < WORDS)
+        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(words[k]) : "l"(box + at) : "memory");
+    }
+#pragma unroll
+    for (int k = 0; k < PER_THREAD; ++k)
+      if (rank + k * COUNT < WORDS) waiting |= (u32)(words[k] >> 32) != tag;
+  } while (waiting);
+#pragma unroll
+  for (int k = 0; k < PER_THREAD; ++k)
+    if (rank + k * COUNT < WORDS) letters[rank + k * COUNT] = (u32)words[k];
+  group_sync<COUNT>(barrier);
+}
+
+// The sum over blocks of letter number `letter`, by the LANES lanes of a warp that share it; every such lane gets it.
+template <int LANES>
+__device__ __forceinline__ float letter_sum(const u32* letters, int letter, int lane) {
+  float sum = 0.0f;
+  for (int block = lane % LANES; block < BLOCKS; block += LANES) sum += __uint_as_float(letters[letter * BLOCKS + block]);
+#pragma unroll
+  for (int bit = LANES / 2; bit >= 1; bit /= 2) sum += __shfl_xor_sync(EVERY_LANE, sum, bit);
+  return sum;
+}

@@ -1,0 +1,92 @@
+// The discovery warps: select_cumulants (Algorithm 5).
+
+__device__ void discovery_warps(Shared& shared, const State& state, const Scalars& scalars, int run, int part,
+                                u32 num_steps) {
+  if (part != 0) {
+    group_sync<THREADS>(0);
+    for (u32 i = 0; i < num_steps; ++i) {
+      group_sync<THREADS>(0);
+      group_sync<THREADS>(0);
+    }
+    return;
+  }
+  DiscoveryShared& s = shared.discovery;
+  const int rank = threadIdx.x - 32 * (ALL_QUESTION_WARPS + MAIN_WARPS), lane = rank % 32;
+  float* global_weights = state.discovery + (size_t)run * FEATURES_PADDED;
+  float* global_momentum = LINEAR_MOMENTUM ? state.discovery_momentum + (size_t)run * FEATURES_PADDED : nullptr;
+#if SUPPORT_SHARED
+  float* weights = s.weights;
+  CumulantPlace* place = s.place;
+#else
+  float* weights = global_weights;
+  CumulantPlace* place = state.discovery_place + (size_t)run * FEATURES_PADDED;
+#endif
+#if LINEAR_MOMENTUM && SUPPORT_SHARED
+  float* momentum = s.momentum;
+#else
+  float* momentum = global_momentum;
+#endif
+  for (int f = rank; f < FEATURES_PADDED; f += DISCOVERY_THREADS) {
+#if SUPPORT_SHARED
+    weights[f] = global_weights[f];
+    if (LINEAR_MOMENTUM) momentum[f] = global_momentum[f];
+#endif
+    place[f] = nowhere<CumulantPlace>();
+  }
+  group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
+  for (int question = rank; question < QUESTIONS; question += DISCOVERY_THREADS)
+    place[state.cumulants[(size_t)run * QUESTIONS + question]] = (CumulantPlace)question;
+  group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
+  find_extremes<DISCOVERY_THREADS>(weights, place, &s.extremes, s.scratch, rank, DISCOVERY_BARRIER);
+
+  u64 swaps = 0;
+  // The choice of step t depends on the weights after step t - 1: it is made then, and posted with step t.
+  auto decide = [&](u32 parity) {
+    const Extremes e = s.extremes;
+    if (rank == 0)
+      shared.cumulant_change[parity] =
+          incremental_top_k(e, scalars.cumulant_threshold) ? encode_change(place[e.low], e.high) : 0u;
+  };
+  decide(0);
+  group_sync<THREADS>(0);
+  for (u32 i = 0; i < num_steps; ++i) {
+    group_sync<THREADS>(0);  // barrier 1
+    int features[DISCOVERY_CHUNKS];
+    float sum[1] = {0.0f};
+#pragma unroll
+    for (int c = 0; c < DISCOVERY_CHUNKS; ++c) {
+      const int slot = c * DISCOVERY_THREADS + rank;
+      features[c] = slot < SLOTS ? shared.active[i % 3][slot] : -1;
+      if (features[c] >= 0) sum[0] += weights[features[c]];
+    }
+    warp_sums(sum, lane);
+    const u32 change = shared.cumulant_change[i & 1];
+    const Extremes e = s.extremes;
+    if (lane == 0) s.sums[rank / 32] = sum[0];
+    group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
+    if (change != 0u) {
+      if (rank == 0) {
+        place[e.low] = nowhere<CumulantPlace>();
+        place[e.high] = (CumulantPlace)changed_question(change);
+      }
+      ++swaps;
+      group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
+    }
+    float prediction = 0.0f;
+#pragma unroll
+    for (int w = 0; w < DISCOVERY_WARPS; ++w) prediction += s.sums[w];
+    update_linear<DISCOVERY_THREADS>(weights, momentum, place, features, shared.control[i & 1].reward - prediction,
+                                     scalars.alpha_linear, scalars.linear_nu, change != 0u, &s.extremes, s.scratch,
+                                     rank, DISCOVERY_BARRIER);
+    decide((i + 1) & 1);
+    group_sync<THREADS>(0);  // barrier 2
+  }
+  group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
+#if SUPPORT_SHARED
+  for (int f = rank; f < FEATURES_PADDED; f += DISCOVERY_THREADS) {
+    global_weights[f] = weights[f];
+    if (LINEAR_MOMENTUM) global_momentum[f] = momentum[f];
+  }
+#endif
+  if (rank == 0) state.cumulant_swaps[run] += swaps;
+}

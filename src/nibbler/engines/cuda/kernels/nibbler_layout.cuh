@@ -1,0 +1,151 @@
+// Nibbler (Algorithms 1 to 7) and its environment as one persistent kernel: thousands of steps per launch.
+//
+// THREADS. A run has BLOCKS blocks, block `part` of it QUESTIONS_PER_BLOCK questions. The warps of a block:
+//   QUESTIONS_PER_BLOCK groups of QUESTION_WARPS warps, one group per question; a thread keeps UNITS hidden
+//     units of it (their v heads in registers) and is the only one that ever touches their weights;
+//   MAIN_WARPS warps that keep the clock: base features of the main learner, the meeting of the blocks, the
+//     choice of the action, the environment;
+//   DISCOVERY_WARPS warps that select the cumulants (they work in part 0 only).
+//
+// ONE STEP, given x_t, a_t and x_{t+1} in shared memory:
+//   forward   questions: hidden units of x_{t+1} (those of x_t are known), all dot products.
+//             meanwhile main: base features, and x_{t+2} for every action that A_{t+1} may be.   [barrier 1]
+//   learn     questions: update_answers, select_inputs. discovery: select_cumulants.
+//             meanwhile main: post partial sums, await all blocks', choose A_{t+1} and with it x_{t+2}.
+//                                                                                              [barrier 2]
+//   main      questions: update_main for their units; a question whose cumulant changed starts anew.
+// The way from one action to the next is: forward, barrier 1, meeting, barrier 2. What is in `learn` hides behind
+// the meeting.
+//
+// MEMORY. Per question in shared memory: support weights and positions over all features (in global memory if
+// SUPPORT_SHARED is 0), q heads, the lists of active rows, and the rows of w_u that are active (5 to 20 of 82, 2 KB
+// each with their momentum) as far as they fit; all rows are in global memory. See rows.cuh.
+
+constexpr int QUESTION_THREADS = 32 * QUESTION_WARPS;
+constexpr int MAIN_THREADS = 32 * MAIN_WARPS;
+constexpr int DISCOVERY_THREADS = 32 * DISCOVERY_WARPS;
+constexpr int ALL_QUESTION_WARPS = QUESTIONS_PER_BLOCK * QUESTION_WARPS;
+constexpr int THREADS = 32 * (ALL_QUESTION_WARPS + MAIN_WARPS + DISCOVERY_WARPS);
+// named barriers, beside 0 for the whole block
+constexpr int MAIN_BARRIER = 1, DISCOVERY_BARRIER = 2, QUESTION_BARRIER = 3 /* + question */, ALL_QUESTIONS_BARRIER = 15;
+static_assert(QUESTION_BARRIER + QUESTIONS_PER_BLOCK <= ALL_QUESTIONS_BARRIER, "a block has 16 barriers");
+
+constexpr int ROWS = INPUTS + HIDDEN_BIAS;
+constexpr int CHUNKS = divide_up(SLOTS, QUESTION_THREADS);  // slots per thread of a question
+constexpr int DISCOVERY_CHUNKS = divide_up(SLOTS, DISCOVERY_THREADS);
+constexpr int DRAWS_PER_ROW = divide_up(HIDDEN_USED, 4);
+constexpr int OWN_FEATURES = divide_up(FEATURES, BLOCKS);  // base features per block
+constexpr int HEADS = 1 + ACTIONS;                         // of the main learner over base features: v, q_a
+
+// sums over a question's or a block's units
+enum { ANSWER_V_T, ANSWER_Q_T, ANSWER_V_NEXT, SUPPORT_T, SUPPORT_NEXT, CUMULANT_NEXT, MAIN_SUMS };
+enum { MAIN_V_T, MAIN_Q_T, MAIN_V_NEXT, MAIN_Q_NEXT };  // + action
+constexpr int NUM_MAIN = MAIN_Q_NEXT + ACTIONS;
+constexpr int NUM_SUMS = power_of_two_from(MAIN_SUMS + NUM_MAIN);
+constexpr int NUM_BASE_SUMS = power_of_two_from(NUM_MAIN);
+constexpr int LANES_PER_LETTER = 32 / power_of_two_from(NUM_MAIN);
+constexpr int LETTERS = NUM_MAIN + 1;  // what a block posts: its main sums, and part 0 the change of a cumulant
+
+#if INPUTS < 255
+typedef u8 Place;  // of a feature among a question's inputs
+#else
+typedef u16 Place;
+#endif
+typedef u16 CumulantPlace;
+
+struct State {  // device arrays with a leading axis over runs; units are padded to HIDDEN
+  float* hidden;                            // [QUESTIONS][ROWS][2][HIDDEN] weights, momentum
+  u32* hidden_last;                         // [QUESTIONS][ROWS]
+  int* inputs;                              // [QUESTIONS][INPUTS]
+  int* cumulants;                           // [QUESTIONS]
+  float *answer_v, *answer_v_momentum;      // [QUESTIONS][HIDDEN]
+  float *answer_q, *answer_q_momentum;      // [QUESTIONS][ACTIONS][HIDDEN]
+  float *main_v, *main_v_momentum;          // [QUESTIONS][HIDDEN]
+  float *main_q, *main_q_momentum;          // [ACTIONS][QUESTIONS][HIDDEN]
+  float *base, *base_momentum;              // [HEADS][FEATURES]
+  u32* base_touched;                        // [HEADS][FEATURES]
+  float *support, *support_momentum;        // [QUESTIONS][FEATURES_PADDED]
+  float *discovery, *discovery_momentum;    // [FEATURES_PADDED]
+  // only if not SUPPORT_SHARED:
+  u8* support_place;                        // [QUESTIONS][FEATURES_PADDED] Place
+  u16* discovery_place;                     // [FEATURES_PADDED]
+  int* states;                              // [BOARDS]
+  u64* action_counts;                       // [ACTIONS]
+  u64* input_swaps;                         // [QUESTIONS]
+  u64* active_rows;                         // [QUESTIONS] sum over steps of the active rows
+  double* answer_error;                     // [QUESTIONS]
+  u64* cumulant_swaps;                      // [1]
+  u64* active_features;                     // [1] sum over steps
+  double* main_error;                       // [1]
+  Decay* decay;                             // [DECAY_LOW + DECAY_HIGH]
+};
+
+struct Control {  // of one step; two alternate
+  int action;     // a_t
+  float reward;   // R_{t+1}
+  float error_v, error_q;
+  u32 cumulant_change;
+};
+
+struct QuestionShared {
+  alignas(16) float answer_q[ACTIONS][HIDDEN];
+  float answer_q_momentum[ACTIONS][HIDDEN];
+  float main_q[ACTIONS][HIDDEN];
+  float main_q_momentum[ACTIONS][HIDDEN];
+#if SUPPORT_SHARED
+  alignas(16) float support[FEATURES_PADDED];
+  alignas(16) Place place[FEATURES_PADDED];
+#if LINEAR_MOMENTUM
+  float support_momentum[FEATURES_PADDED];
+#endif
+#endif
+#if STAGE_ROWS > 0
+  alignas(16) float stage[2][STAGE_ROWS][2][HIDDEN];  // rows of x_t and x_{t+1}
+#endif
+  u32 last[ROWS];
+  u16 places[ROWS];           // in the list that the row was last in
+  RowEntry entries[2][ROWS];  // active rows of x_t and x_{t+1}
+  int counts[QUESTION_WARPS];
+  Extremes extremes;
+  Extremes scratch[QUESTION_WARPS];
+};
+
+struct DiscoveryShared {
+#if SUPPORT_SHARED
+  alignas(16) float weights[FEATURES_PADDED];
+#if LINEAR_MOMENTUM
+  float momentum[FEATURES_PADDED];
+#endif
+  alignas(16) CumulantPlace place[FEATURES_PADDED];
+#endif
+  Extremes extremes;
+  Extremes scratch[DISCOVERY_WARPS];
+  float sums[DISCOVERY_WARPS];
+};
+
+struct Shared {
+  QuestionShared questions[QUESTIONS_PER_BLOCK];
+  DiscoveryShared discovery;
+  alignas(16) float sums[ALL_QUESTION_WARPS][NUM_SUMS];
+  float base_sums[MAIN_WARPS][NUM_BASE_SUMS];
+  double rewards[MAIN_WARPS];
+  u32 letters[LETTERS * BLOCKS];
+  u32 cumulant_change[2];  // decided by discovery for the step of that parity
+  Control control[2];
+  int active[3][SLOTS];  // x_t, x_{t+1}, x_{t+2} in turn
+  int states[BOARDS];
+  int possible_active[ACTIONS][SLOTS];  // x_{t+2} and its states for every A_{t+1}
+  int possible_states[ACTIONS][BOARDS];
+  int row_base[BOARDS], observed_base[BOARDS];
+  double possible_rewards[ACTIONS][BOARDS];
+  DecayTable decay;
+  float base[HEADS][OWN_FEATURES], base_momentum[HEADS][OWN_FEATURES];
+  u32 base_touched[HEADS][OWN_FEATURES];
+};
+
+// A change of cumulant as one word: 0 is none.
+__device__ __forceinline__ u32 encode_change(u32 question, u32 feature) {
+  return 0x80000000u | (question << 18) | feature;
+}
+__device__ __forceinline__ u32 changed_question(u32 change) { return (change >> 18) & 0x1fffu; }
+__device__ __forceinline__ u32 changed_feature(u32 change) { return change & 0x3ffffu; }

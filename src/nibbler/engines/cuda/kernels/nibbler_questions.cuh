@@ -1,0 +1,301 @@
+// The questions' warps: update_answers (Algorithm 3), select_inputs (Algorithm 4), and their part of update_main.
+
+struct Question {  // what a thread of a question's group knows
+  QuestionShared& shared;
+  const Place* place;
+  int rank, lane, warp, barrier;
+};
+
+__device__ __forceinline__ void question_sync(const Question& q) { group_sync<QUESTION_THREADS>(q.barrier); }
+
+// List the question's rows that are active in `features` (this thread's slots), in the order of threads.
+template <bool FIRST>
+__device__ __forceinline__ int list_active_rows(const Question& q, const RowClock& clock, const int (&features)[CHUNKS],
+                                                RowEntry* entries, RowEntry* entries_t) {
+  QuestionShared& s = q.shared;
+  int row[CHUNKS], before[CHUNKS], count = 0;
+#pragma unroll
+  for (int c = 0; c < CHUNKS; ++c) {
+    const Place place = features[c] < 0 ? nowhere<Place>() : q.place[features[c]];
+    const bool here = place != nowhere<Place>();
+    const u32 mask = __ballot_sync(EVERY_LANE, here);
+    row[c] = here ? (int)place : -1;
+    before[c] = count + __popc(mask & ((1u << q.lane) - 1u));
+    count += __popc(mask);
+  }
+  int start = 0, total = count;
+  if constexpr (QUESTION_WARPS > 1) {
+    if (q.lane == 0) s.counts[q.warp] = count;
+    question_sync(q);
+    total = 0;
+#pragma unroll
+    for (int w = 0; w < QUESTION_WARPS; ++w) {
+      start += w < q.warp ? s.counts[w] : 0;
+      total += s.counts[w];
+    }
+  }
+#pragma unroll
+  for (int c = 0; c < CHUNKS; ++c)
+    if (row[c] >= 0) enter_row<FIRST>(clock, row[c], start + before[c], entries, entries_t);
+  if (HIDDEN_BIAS) {
+    if (q.rank == 0) enter_row<FIRST>(clock, ROWS - 1, total, entries, entries_t);
+    ++total;
+  }
+  question_sync(q);
+  return total;
+}
+
+// New random weights for some units of a row of w_u, at the end of the update that reaches clock `step`.
+__device__ __noinline__ Units random_row(u64 seed, u64 step, int question, int row, int first_unit, double spread) {
+  // a 24-bit number times the spread, rounded once: the spread as a sum of two floats
+  const float coarse = (float)spread, fine = (float)(spread - coarse);
+  Units w = zero_units();
+  uint4 words = make_uint4(0u, 0u, 0u, 0u);
+#pragma unroll
+  for (int u = 0; u < UNITS; ++u) {
+    const int unit = first_unit + u;
+    if (u == 0 || unit % 4 == 0)
+      words = draw(seed, STREAM_HIDDEN, step, (u32)((question * ROWS + row) * DRAWS_PER_ROW + unit / 4));
+    const float number = (float)(lane_of(words, unit % 4) >> 8) * 0x1p-23f - 1.0f;
+    if (unit < HIDDEN_USED) w.x[u] = fmaf(number, coarse, number * fine);
+  }
+  return w;
+}
+
+__device__ __forceinline__ void read_slots(const int* active, int (&features)[CHUNKS], int rank) {
+#pragma unroll
+  for (int c = 0; c < CHUNKS; ++c) {
+    const int slot = c * QUESTION_THREADS + rank;
+    features[c] = slot < SLOTS ? active[slot] : -1;
+  }
+}
+
+__device__ void question_warps(Shared& shared, const State& state, const Scalars& scalars, int run, int part,
+                               u32 num_steps) {
+  const int local = threadIdx.x / QUESTION_THREADS;
+  const int question = part * QUESTIONS_PER_BLOCK + local;
+  if (question >= QUESTIONS) {  // the last block may have room for more questions than are left
+    const int lane = threadIdx.x % 32;
+    if (lane < NUM_SUMS) shared.sums[threadIdx.x / 32][lane] = 0.0f;
+    group_sync<THREADS>(0);
+    for (u32 i = 0; i < num_steps; ++i) {
+      group_sync<THREADS>(0);
+      group_sync<THREADS>(0);
+    }
+    return;
+  }
+  QuestionShared& s = shared.questions[local];
+  const size_t index = (size_t)run * QUESTIONS + question;
+  const int rank = threadIdx.x % QUESTION_THREADS, lane = rank % 32, first_unit = rank * UNITS;
+#if SUPPORT_SHARED
+  float* support = s.support;
+  Place* place = s.place;
+#else
+  float* support = state.support + index * FEATURES_PADDED;
+  Place* place = reinterpret_cast<Place*>(state.support_place) + index * FEATURES_PADDED;
+#endif
+#if LINEAR_MOMENTUM && SUPPORT_SHARED
+  float* support_momentum = s.support_momentum;
+#else
+  float* support_momentum = LINEAR_MOMENTUM ? state.support_momentum + index * FEATURES_PADDED : nullptr;
+#endif
+  const Question q = {s, place, rank, lane, rank / 32, QUESTION_BARRIER + local};
+#if STAGE_ROWS > 0
+  char* stages = reinterpret_cast<char*>(&s.stage[0][0][0][first_unit]);
+#else
+  char* stages = nullptr;
+#endif
+  float* const first_row = in_global(state.hidden) + index * ROWS * 2 * HIDDEN + first_unit;
+  Rows rows = {reinterpret_cast<char*>(first_row), stages, 0u};
+  const int warp_in_block = threadIdx.x / 32, first_warp = local * QUESTION_WARPS;
+
+  // from global memory
+  for (int f = rank; f < FEATURES_PADDED; f += QUESTION_THREADS) {
+    place[f] = nowhere<Place>();
+#if SUPPORT_SHARED
+    support[f] = state.support[index * FEATURES_PADDED + f];
+    if (LINEAR_MOMENTUM) support_momentum[f] = state.support_momentum[index * FEATURES_PADDED + f];
+#endif
+  }
+  question_sync(q);
+  int* inputs = state.inputs + index * INPUTS;
+  for (int p = rank; p < INPUTS; p += QUESTION_THREADS) place[inputs[p]] = (Place)p;
+  for (int p = rank; p < ROWS; p += QUESTION_THREADS) s.last[p] = state.hidden_last[index * ROWS + p];
+  Units answer_v = load_units(state.answer_v + index * HIDDEN + first_unit);
+  Units answer_v_momentum = load_units(state.answer_v_momentum + index * HIDDEN + first_unit);
+  Units main_v = load_units(state.main_v + index * HIDDEN + first_unit);
+  Units main_v_momentum = load_units(state.main_v_momentum + index * HIDDEN + first_unit);
+  for (int a = 0; a < ACTIONS; ++a) {
+    const size_t answer_at = (index * ACTIONS + a) * HIDDEN + first_unit;
+    const size_t main_at = (((size_t)run * ACTIONS + a) * QUESTIONS + question) * HIDDEN + first_unit;
+    store_units(&s.answer_q[a][first_unit], load_units(state.answer_q + answer_at));
+    store_units(&s.answer_q_momentum[a][first_unit], load_units(state.answer_q_momentum + answer_at));
+    store_units(&s.main_q[a][first_unit], load_units(state.main_q + main_at));
+    store_units(&s.main_q_momentum[a][first_unit], load_units(state.main_q_momentum + main_at));
+  }
+  const double spread = sqrt(3.0 / INPUTS);  // of new weights
+  int cumulant = state.cumulants[index];
+  u64 swaps = 0, active_rows = 0;
+  double error_sum = 0.0;
+  question_sync(q);
+  find_extremes<QUESTION_THREADS>(support, place, &s.extremes, s.scratch, rank, q.barrier);
+
+  Units z_t = zero_units();
+  int count_t = 0;
+  bool stale = true;  // the list of active rows and the units of x_t must be made anew
+  group_sync<THREADS>(0);
+  for (u32 i = 0; i < num_steps; ++i) {
+    const u32 step = (u32)scalars.step + i;
+    const Control& control = shared.control[i & 1];
+    const int action = control.action;
+    RowEntry *entries_t = s.entries[i & 1], *entries_next = s.entries[(i + 1) & 1];
+    const RowClock clock = {s.last, s.places, shared.decay, scalars.alpha_answer, scalars.nu, step, rows.parity};
+    int features_t[CHUNKS], features_next[CHUNKS];
+    read_slots(shared.active[i % 3], features_t, rank);
+    read_slots(shared.active[(i + 1) % 3], features_next, rank);
+
+    // forward
+    if (stale) {
+      count_t = list_active_rows<true>(q, clock, features_t, entries_t, nullptr);
+      z_t = settle_rows(rows, entries_t, count_t);
+      stale = false;
+    }
+    const int count_next = list_active_rows<false>(q, clock, features_next, entries_next, entries_t);
+    const Units z_next = sum_rows(rows, entries_next, count_next);
+    Units phi_t, phi_next;
+#pragma unroll
+    for (int u = 0; u < UNITS; ++u) {
+      phi_t.x[u] = fmaxf(z_t.x[u], 0.0f);
+      phi_next.x[u] = fmaxf(z_next.x[u], 0.0f);
+    }
+    float sums[NUM_SUMS];
+#pragma unroll
+    for (int k = 0; k < NUM_SUMS; ++k) sums[k] = 0.0f;
+#pragma unroll
+    for (int c = 0; c < CHUNKS; ++c) {
+      if (features_t[c] >= 0) sums[SUPPORT_T] += support[features_t[c]];
+      if (features_next[c] >= 0) sums[SUPPORT_NEXT] += support[features_next[c]];
+      if (features_next[c] == cumulant) sums[CUMULANT_NEXT] = 1.0f;
+    }
+    const Units answer_q = load_units(&s.answer_q[action][first_unit]);
+    sums[ANSWER_V_T] = dot_units(answer_v, phi_t);
+    sums[ANSWER_Q_T] = dot_units(answer_q, phi_t);
+    sums[ANSWER_V_NEXT] = dot_units(answer_v, phi_next);
+    sums[MAIN_SUMS + MAIN_V_T] = dot_units(main_v, phi_t);
+    sums[MAIN_SUMS + MAIN_Q_T] = dot_units(load_units(&s.main_q[action][first_unit]), phi_t);
+    sums[MAIN_SUMS + MAIN_V_NEXT] = dot_units(main_v, phi_next);
+#pragma unroll
+    for (int a = 0; a < ACTIONS; ++a)
+      sums[MAIN_SUMS + MAIN_Q_NEXT + a] = dot_units(load_units(&s.main_q[a][first_unit]), phi_next);
+    warp_sums(sums, lane);
+    if (writes_sum<NUM_SUMS>(lane)) shared.sums[warp_in_block][owned_sum<NUM_SUMS>(lane)] = sums[0];
+    group_sync<THREADS>(0);  // barrier 1
+
+    // Algorithm 3: update_answers
+    float total[MAIN_SUMS];
+#pragma unroll
+    for (int k = 0; k < MAIN_SUMS; ++k) {
+      total[k] = 0.0f;
+#pragma unroll
+      for (int w = 0; w < QUESTION_WARPS; ++w) total[k] += shared.sums[first_warp + w][k];
+    }
+    const float target = total[CUMULANT_NEXT] + scalars.gamma * total[ANSWER_V_NEXT];
+    const float error_v = target - total[ANSWER_V_T], error_q = target - total[ANSWER_Q_T];
+    Units gradient;
+#pragma unroll
+    for (int u = 0; u < UNITS; ++u)
+      gradient.x[u] = z_t.x[u] > 0.0f ? -(error_v * answer_v.x[u] + error_q * answer_q.x[u]) : 0.0f;
+    Units w = answer_q, m = load_units(&s.answer_q_momentum[action][first_unit]);
+    co_opt(w, m, phi_t, error_q, scalars.alpha_answer, scalars.nu);
+    store_units(&s.answer_q[action][first_unit], w);
+    store_units(&s.answer_q_momentum[action][first_unit], m);
+    co_opt(answer_v, answer_v_momentum, phi_t, error_v, scalars.alpha_answer, scalars.nu);
+    z_t = update_rows(rows, entries_t, count_t, entries_next, count_next, gradient, scalars.alpha_answer, scalars.nu);
+    error_sum += fabsf(error_v);
+    active_rows += count_t;
+    count_t = count_next;
+    rows.parity = 1u - rows.parity;
+
+    // Algorithm 4: select_inputs
+    const Extremes extremes = s.extremes;
+    const bool swap = incremental_top_k(extremes, scalars.input_threshold);
+    if (swap) {
+      const int p = place[extremes.low];
+      question_sync(q);
+      if (rank == 0) {
+        place[extremes.low] = nowhere<Place>();
+        place[extremes.high] = (Place)p;
+        inputs[p] = extremes.high;
+        s.last[p] = step;
+      }
+      const Units fresh =
+          SWAPPED_RANDOM ? random_row(scalars.seed, (u64)step + 1, question, p, first_unit, spread) : zero_units();
+      Row{fresh, zero_units()}.store(rows.first + (u32)p * ROW_BYTES);
+      ++swaps;
+      stale = true;
+      question_sync(q);
+    }
+    const float support_error =
+        total[CUMULANT_NEXT] + scalars.gamma * total[SUPPORT_NEXT] - total[SUPPORT_T];
+    update_linear<QUESTION_THREADS>(support, support_momentum, place, features_t, support_error,
+                                    scalars.alpha_linear, scalars.linear_nu, swap, &s.extremes, s.scratch, rank,
+                                    q.barrier);
+    group_sync<THREADS>(0);  // barrier 2
+
+    // Algorithm 2: update_main, the part of this thread's units
+    co_opt(main_v, main_v_momentum, phi_t, control.error_v, scalars.alpha_main, scalars.nu);
+    w = load_units(&s.main_q[action][first_unit]);
+    m = load_units(&s.main_q_momentum[action][first_unit]);
+    co_opt(w, m, phi_t, control.error_q, scalars.alpha_main, scalars.nu);
+    store_units(&s.main_q[action][first_unit], w);
+    store_units(&s.main_q_momentum[action][first_unit], m);
+
+    // Algorithm 5, line 2: a question whose cumulant changed. All questions of the block draw its new weights.
+    const u32 change = control.cumulant_change;
+    if (change != 0u && (int)changed_question(change) / QUESTIONS_PER_BLOCK == part) {
+      const int changed = (int)changed_question(change), present = min(QUESTIONS_PER_BLOCK, QUESTIONS - question + local);
+      if (changed == question) cumulant = (int)changed_feature(change);
+      if (CHANGED_RANDOM) {
+        stale |= changed == question;
+        char* const changed_rows = rows.first + (ptrdiff_t)(changed - question) * (ROWS * ROW_BYTES);
+        for (int p = local; p < ROWS; p += present) {
+          const Units fresh = random_row(scalars.seed, (u64)step + 1, changed, p, first_unit, spread);
+          Row{fresh, zero_units()}.store(changed_rows + (u32)p * ROW_BYTES);
+        }
+        asm volatile("bar.sync %0, %1;" ::"n"(ALL_QUESTIONS_BARRIER), "r"(present * QUESTION_THREADS) : "memory");
+      }
+    }
+  }
+
+  // back to global memory
+  const u32 step = (u32)scalars.step + num_steps;
+  question_sync(q);
+#if SUPPORT_SHARED
+  for (int f = rank; f < FEATURES_PADDED; f += QUESTION_THREADS) {
+    state.support[index * FEATURES_PADDED + f] = support[f];
+    if (LINEAR_MOMENTUM) state.support_momentum[index * FEATURES_PADDED + f] = support_momentum[f];
+  }
+#endif
+  for (int p = rank; p < ROWS; p += QUESTION_THREADS) {
+    const u32 last = s.last[p];
+    state.hidden_last[index * ROWS + p] = last == step ? step - 1u : last;  // touched = last + 1 for every row
+  }
+  store_units(state.answer_v + index * HIDDEN + first_unit, answer_v);
+  store_units(state.answer_v_momentum + index * HIDDEN + first_unit, answer_v_momentum);
+  store_units(state.main_v + index * HIDDEN + first_unit, main_v);
+  store_units(state.main_v_momentum + index * HIDDEN + first_unit, main_v_momentum);
+  for (int a = 0; a < ACTIONS; ++a) {
+    const size_t answer_at = (index * ACTIONS + a) * HIDDEN + first_unit;
+    const size_t main_at = (((size_t)run * ACTIONS + a) * QUESTIONS + question) * HIDDEN + first_unit;
+    store_units(state.answer_q + answer_at, load_units(&s.answer_q[a][first_unit]));
+    store_units(state.answer_q_momentum + answer_at, load_units(&s.answer_q_momentum[a][first_unit]));
+    store_units(state.main_q + main_at, load_units(&s.main_q[a][first_unit]));
+    store_units(state.main_q_momentum + main_at, load_units(&s.main_q_momentum[a][first_unit]));
+  }
+  if (rank == 0) {
+    state.cumulants[index] = cumulant;
+    state.input_swaps[index] += swaps;
+    state.active_rows[index] += active_rows;
+    state.answer_error[index] += error_sum;
+  }
+}

@@ -1,0 +1,305 @@
+// Q-learning and QV-learning with one hidden layer over all bits, and their environment, as one persistent kernel.
+//
+// THREADS. A run has BLOCKS blocks that share its hidden units; a worker thread keeps UNITS units (their heads in
+// registers: v, q_a, and the momentum of each) and is the only one that ever touches their weights. MAIN_WARPS
+// more warps keep the clock, hold the meeting of the blocks, choose the action and step the environment.
+//
+// ONE STEP, given x_t, a_t and x_{t+1}:
+//   lists    everybody: which rows are active, and how far each lags behind.              [barrier]
+//   forward  workers: hidden units of x_{t+1} (those of x_t are known), dot products.     [barrier]
+//   meeting  main: sums over all units, the TD errors, A_{t+1}.                           [barrier]
+//   learn    workers: heads and rows (Algorithm 3). main: environment.                    [barrier]
+//
+// MEMORY. Rows of w_u and their momentum are in global memory. The rows that stay active from step to step are
+// the ones that were just written, so they are found in the caches. See rows.cuh for their lazy momentum.
+
+static_assert(STAGE_ROWS == 0, "too many rows are active to stage them");
+constexpr int WORKERS = 32 * WORKER_WARPS;
+constexpr int MAIN_THREADS = 32 * MAIN_WARPS;
+constexpr int THREADS = WORKERS + MAIN_THREADS;
+constexpr int MAIN_BARRIER = 1;
+constexpr int ROWS = FEATURES + HIDDEN_BIAS;
+constexpr int ENTRIES = SLOTS + HIDDEN_BIAS;
+constexpr int BOARDS_PER_THREAD = divide_up(BOARDS, MAIN_THREADS);
+enum { Q_T, V_T, V_NEXT, Q_NEXT };  // + action; sums over units
+constexpr int NUM_SUMS = Q_NEXT + ACTIONS;
+constexpr int PADDED_SUMS = power_of_two_from(NUM_SUMS);
+constexpr int LANES_PER_LETTER = 32 / PADDED_SUMS;
+
+struct State {  // device arrays with a leading axis over runs; units are padded to HIDDEN
+  float* hidden;                            // [ROWS][2][HIDDEN] weights, momentum
+  u32* hidden_last;                         // [ROWS]
+  float *head_v, *head_v_momentum;          // [HIDDEN], only if STATE_VALUE
+  float *head_q, *head_q_momentum;          // [ACTIONS][HIDDEN]
+  int* states;                              // [BOARDS]
+  u64* action_counts;                       // [ACTIONS]
+  u64* active_rows;                         // [1] sum over steps
+  double* value_error;                      // [1]
+  Decay* decay;                             // [DECAY_LOW + DECAY_HIGH]
+};
+
+struct Shared {
+  float sums[WORKER_WARPS][PADDED_SUMS];
+  u32 letters[NUM_SUMS * BLOCKS];
+  double rewards[MAIN_WARPS];
+  int action;  // a_t
+  float error_v, error_q;
+  int active[2][SLOTS];
+  RowEntry entries[2][ENTRIES];
+  int states[BOARDS];
+  u32 last[ROWS];
+  u16 places[ROWS];
+  DecayTable decay;
+};
+
+// What the host must agree with: bytes of shared memory, of the table of arrays, of a run's scalars; threads of a block.
+extern "C" __global__ void sizes(int* out) {
+  out[0] = (int)sizeof(Shared), out[1] = (int)sizeof(State), out[2] = (int)sizeof(Scalars), out[3] = THREADS;
+}
+
+// Enter the active features of x_t or x_{t+1}; every input has a row of its own.
+template <bool FIRST>
+__device__ __forceinline__ void list_active_rows(Shared& shared, const Scalars& scalars, u32 step, const int* active,
+                                                 RowEntry* entries, RowEntry* entries_t) {
+  const RowClock clock = {shared.last, shared.places, shared.decay, scalars.alpha_main, scalars.nu, step, 0u};
+  for (int k = threadIdx.x; k < ENTRIES; k += THREADS) {
+    const int row = k < SLOTS ? active[k] : ROWS - 1;
+    if (row < 0) {
+      entries[k].offset = NO_ROW;
+      entries[k].lag = 0.0f;
+    } else {
+      enter_row<FIRST>(clock, row, k, entries, entries_t);
+    }
+  }
+}
+
+__device__ void worker_warps(Shared& shared, const State& state, const Scalars& scalars, int run, int part,
+                             u32 num_steps) {
+  const int rank = threadIdx.x, lane = rank % 32, first_unit = (part * WORKERS + rank) * UNITS;
+  float* const first_row = in_global(state.hidden) + (size_t)run * ROWS * 2 * HIDDEN + first_unit;
+  const Rows rows = {reinterpret_cast<char*>(first_row), nullptr, 0u};
+  Units head_v = zero_units(), head_v_momentum = zero_units();
+  if (STATE_VALUE) {
+    head_v = load_units(state.head_v + (size_t)run * HIDDEN + first_unit);
+    head_v_momentum = load_units(state.head_v_momentum + (size_t)run * HIDDEN + first_unit);
+  }
+  Units head_q[ACTIONS], head_q_momentum[ACTIONS];
+#pragma unroll
+  for (int a = 0; a < ACTIONS; ++a) {
+    const size_t at = ((size_t)run * ACTIONS + a) * HIDDEN + first_unit;
+    head_q[a] = load_units(state.head_q + at);
+    head_q_momentum[a] = load_units(state.head_q_momentum + at);
+  }
+  group_sync<THREADS>(0);  // x_t is listed
+  Units z_t = settle_rows(rows, shared.entries[0], ENTRIES);
+  group_sync<THREADS>(0);
+
+  for (u32 i = 0; i < num_steps; ++i) {
+    const u32 step = (u32)scalars.step + i;
+    RowEntry *entries_t = shared.entries[i & 1], *entries_next = shared.entries[(i + 1) & 1];
+    list_active_rows<false>(shared, scalars, step, shared.active[(i + 1) & 1], entries_next, entries_t);
+    group_sync<THREADS>(0);  // listed
+
+    const Units z_next = sum_rows(rows, entries_next, ENTRIES);
+    Units phi_t, phi_next;
+#pragma unroll
+    for (int u = 0; u < UNITS; ++u) {
+      phi_t.x[u] = fmaxf(z_t.x[u], 0.0f);
+      phi_next.x[u] = fmaxf(z_next.x[u], 0.0f);
+    }
+    const int action = shared.action;
+    Units taken = head_q[0];
+#pragma unroll
+    for (int a = 1; a < ACTIONS; ++a)
+      if (a == action) taken = head_q[a];
+    float sums[PADDED_SUMS];
+#pragma unroll
+    for (int k = 0; k < PADDED_SUMS; ++k) sums[k] = 0.0f;
+    sums[Q_T] = dot_units(taken, phi_t);
+    if (STATE_VALUE) {
+      sums[V_T] = dot_units(head_v, phi_t);
+      sums[V_NEXT] = dot_units(head_v, phi_next);
+    }
+#pragma unroll
+    for (int a = 0; a < ACTIONS; ++a) sums[Q_NEXT + a] = dot_units(head_q[a], phi_next);
+    warp_sums(sums, lane);
+    if (writes_sum<PADDED_SUMS>(lane)) shared.sums[rank / 32][owned_sum<PADDED_SUMS>(lane)] = sums[0];
+    group_sync<THREADS>(0);  // summed
+    group_sync<THREADS>(0);  // met
+
+    // Algorithm 3 with the reward as cumulant
+    const float error_v = shared.error_v, error_q = shared.error_q;
+    Units gradient;
+#pragma unroll
+    for (int u = 0; u < UNITS; ++u)
+      gradient.x[u] = z_t.x[u] > 0.0f ? -(error_v * head_v.x[u] + error_q * taken.x[u]) : 0.0f;
+    if (STATE_VALUE) co_opt(head_v, head_v_momentum, phi_t, error_v, scalars.alpha_main, scalars.nu);
+#pragma unroll
+    for (int a = 0; a < ACTIONS; ++a)
+      if (a == action) co_opt(head_q[a], head_q_momentum[a], phi_t, error_q, scalars.alpha_main, scalars.nu);
+    z_t = update_rows(rows, entries_t, ENTRIES, entries_next, ENTRIES, gradient, scalars.alpha_main, scalars.nu);
+    group_sync<THREADS>(0);  // learned
+  }
+
+  if (STATE_VALUE) {
+    store_units(state.head_v + (size_t)run * HIDDEN + first_unit, head_v);
+    store_units(state.head_v_momentum + (size_t)run * HIDDEN + first_unit, head_v_momentum);
+  }
+#pragma unroll
+  for (int a = 0; a < ACTIONS; ++a) {
+    const size_t at = ((size_t)run * ACTIONS + a) * HIDDEN + first_unit;
+    store_units(state.head_q + at, head_q[a]);
+    store_units(state.head_q_momentum + at, head_q_momentum[a]);
+  }
+}
+
+__device__ void main_warps(Shared& shared, const State& state, const Environment& env, const Scalars& scalars, int run,
+                           int part, Scalars* scalars_out, u64* mail, double* bins, u32 num_bins, u32 bin_size) {
+  const int rank = threadIdx.x - WORKERS, lane = rank % 32, warp = rank / 32;
+  auto sync = [] { group_sync<MAIN_THREADS>(MAIN_BARRIER); };
+  u64 action_counts[ACTIONS];
+#pragma unroll
+  for (int a = 0; a < ACTIONS; ++a) action_counts[a] = state.action_counts[(size_t)run * ACTIONS + a];
+  const u32 num_steps = num_bins * bin_size;
+  u64 active_rows = 0;
+  double bin_sum = 0.0, error_sum = 0.0;
+  u32 bin = 0, in_bin = 0;
+  int action = scalars.action;
+
+  // x_t is listed by the kernel; here the transition to x_{t+1} under a_t
+  double my_reward = 0.0;
+  auto step_boards = [&](u64 step, int* active) {
+    my_reward = 0.0;
+#pragma unroll
+    for (int k = 0; k < BOARDS_PER_THREAD; ++k) {
+      const int board = rank + k * MAIN_THREADS;
+      if (board < BOARDS) {
+        int s = shared.states[board];
+        const u32 word = lane_of(draw(scalars.seed, STREAM_TRANSITION, step, board / 4), board % 4);
+        my_reward += step_board(env, env.row_base[board], s, action, word);
+        shared.states[board] = s;
+        observe_board(env, board, env.observed_base[board], s, active);
+      }
+    }
+  };
+  group_sync<THREADS>(0);  // x_t is listed
+  step_boards(scalars.step, shared.active[1]);
+  group_sync<THREADS>(0);
+
+  for (u32 i = 0; i < num_steps; ++i) {
+    const u32 step = (u32)scalars.step + i;
+    list_active_rows<false>(shared, scalars, step, shared.active[(i + 1) & 1], shared.entries[(i + 1) & 1],
+                            shared.entries[i & 1]);
+    if (part == 0)
+      for (int k = rank; k < ENTRIES; k += MAIN_THREADS) active_rows += shared.entries[i & 1][k].offset != NO_ROW;
+    const double warp_reward = warp_sum(my_reward);
+    if (lane == 0) shared.rewards[warp] = warp_reward;
+    group_sync<THREADS>(0);  // listed
+
+    double reward = 0.0;
+#pragma unroll
+    for (int w = 0; w < MAIN_WARPS; ++w) reward += shared.rewards[w];
+    bin_sum += reward;
+    const int exploring = exploring_action(scalars.seed, (u64)step + 1, scalars.epsilon_threshold);
+    group_sync<THREADS>(0);  // summed
+
+    const u32 tag = step + 1u;
+    u64* box = mail + (size_t)((run * 2 + (i & 1)) * NUM_SUMS) * BLOCKS;
+    if (rank < NUM_SUMS) {
+      float sum = 0.0f;
+#pragma unroll
+      for (int w = 0; w < WORKER_WARPS; ++w) sum += shared.sums[w][rank];
+      if (BLOCKS == 1) {
+        shared.letters[rank] = __float_as_uint(sum);
+      } else {
+        post(box + rank * BLOCKS + part, __float_as_uint(sum), tag);
+      }
+    }
+    if (BLOCKS == 1) {
+      sync();
+    } else {
+      await_letters<NUM_SUMS, MAIN_THREADS>(box, tag, shared.letters, rank, MAIN_BARRIER);
+    }
+    const float my_total = letter_sum<LANES_PER_LETTER>(shared.letters, min(lane / LANES_PER_LETTER, NUM_SUMS - 1), lane);
+    float totals[NUM_SUMS];
+#pragma unroll
+    for (int k = 0; k < NUM_SUMS; ++k) totals[k] = __shfl_sync(EVERY_LANE, my_total, k * LANES_PER_LETTER);
+    int greedy = 0;
+    float best = totals[Q_NEXT];
+#pragma unroll
+    for (int a = 1; a < ACTIONS; ++a) {
+      const float value = totals[Q_NEXT + a];
+      if (value > best) best = value, greedy = a;
+    }
+    const float target = (float)reward + scalars.gamma * (STATE_VALUE ? totals[V_NEXT] : best);
+    const float error_v = STATE_VALUE ? target - totals[V_T] : 0.0f;
+    const float error_q = target - totals[Q_T];
+    if (rank == 0) {
+      shared.error_v = error_v;
+      shared.error_q = error_q;
+    }
+    group_sync<THREADS>(0);  // met
+
+#pragma unroll
+    for (int a = 0; a < ACTIONS; ++a) action_counts[a] += a == action;
+    action = exploring >= 0 ? exploring : greedy;
+    if (i + 1 < num_steps) step_boards((u64)step + 1, shared.active[i & 1]);
+    if (rank == 0) shared.action = action;
+    error_sum += fabsf(STATE_VALUE ? error_v : error_q);
+    if (++in_bin == bin_size) {
+      if (part == 0 && rank == 0) bins[(size_t)run * num_bins + bin] = bin_sum;
+      bin_sum = 0.0;
+      in_bin = 0;
+      ++bin;
+    }
+    group_sync<THREADS>(0);  // learned
+  }
+
+  if (part == 0) {
+    for (int board = rank; board < BOARDS; board += MAIN_THREADS)
+      state.states[(size_t)run * BOARDS + board] = shared.states[board];
+    atomicAdd(state.active_rows + run, active_rows);
+    if (rank == 0) {
+#pragma unroll
+      for (int a = 0; a < ACTIONS; ++a) state.action_counts[(size_t)run * ACTIONS + a] = action_counts[a];
+      state.value_error[run] += error_sum;
+      scalars_out->action = action;
+      scalars_out->step = scalars.step + num_steps;
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
+    value_network_steps(const State* state_pointer, const Environment* environments, Scalars* all_scalars, u64* mail,
+                        double* bins, u32 first_run, u32 num_bins, u32 bin_size) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  const State state = *state_pointer;
+  const int run = first_run + blockIdx.x / BLOCKS, part = blockIdx.x % BLOCKS;
+  const Scalars scalars = all_scalars[run];
+  const Environment env = environments[scalars.environment];
+  const u32 step = (u32)scalars.step;
+
+  for (int row = threadIdx.x; row < ROWS; row += THREADS) shared.last[row] = state.hidden_last[(size_t)run * ROWS + row];
+  for (int board = threadIdx.x; board < BOARDS; board += THREADS) {
+    shared.states[board] = state.states[(size_t)run * BOARDS + board];
+    observe_board(env, board, env.observed_base[board], shared.states[board], shared.active[0]);
+  }
+  load_decay(shared.decay, state.decay + (size_t)run * (DECAY_LOW + DECAY_HIGH), threadIdx.x, THREADS);
+  if (threadIdx.x == 0) shared.action = scalars.action;
+  __syncthreads();
+  list_active_rows<true>(shared, scalars, step, shared.active[0], shared.entries[0], nullptr);
+  if (threadIdx.x < WORKERS) {
+    worker_warps(shared, state, scalars, run, part, num_bins * bin_size);
+  } else {
+    main_warps(shared, state, env, scalars, run, part, all_scalars + run, mail, bins, num_bins, bin_size);
+  }
+  __syncthreads();
+  const u32 end = step + num_bins * bin_size;
+  if (part == 0) {
+    for (int row = threadIdx.x; row < ROWS; row += THREADS) {
+      const u32 last = shared.last[row];
+      state.hidden_last[(size_t)run * ROWS + row] = last == end ? end - 1u : last;  // touched = last + 1 for every row
+    }
+  }
+}

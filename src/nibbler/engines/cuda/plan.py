@@ -1,0 +1,119 @@
+"""How a problem is laid over the GPU: warps per question, questions per block, blocks per run.
+
+A plan depends on the problem's shape alone, never on how many runs share the device: sums are taken in the
+order of the plan, so a packed run equals the same run alone, bit for bit.
+"""
+
+from dataclasses import asdict, dataclass, replace
+
+from nibbler.agents.config import NibblerConfig, ValueNetworkConfig
+
+
+@dataclass(frozen=True)
+class NibblerPlan:
+    """One group of warps per question, some questions per block."""
+
+    questions_per_block: int
+    question_warps: int
+    main_warps: int
+    discovery_warps: int
+    stage_rows: int = 16  # active rows of a question that are kept on chip
+    batch: int = 4  # rows of weights in flight at once, of those that are not
+    blocks_per_sm: int = 1  # what the compiler must leave registers for
+    support_shared: int = 1  # support weights on chip
+
+    def macros(
+        self, config: NibblerConfig, num_features: int, num_actions: int, num_boards: int, slots: int
+    ) -> dict[str, int]:
+        """The macros that the kernel is compiled with."""
+        hidden = padded(config.hidden_units, 32 * self.question_warps)
+        return {
+            **{key.upper(): value for key, value in asdict(self).items()},
+            **shape_macros(num_features, num_actions, num_boards, slots),
+            "QUESTIONS": config.num_questions,
+            "INPUTS": config.inputs_per_question,
+            "HIDDEN": hidden,
+            "HIDDEN_USED": config.hidden_units,
+            "HIDDEN_BIAS": int(config.hidden_bias),
+            "UNITS": hidden // (32 * self.question_warps),
+            "BLOCKS": -(-config.num_questions // self.questions_per_block),
+            "LINEAR_MOMENTUM": int(config.linear_momentum > 0),
+            "SWAPPED_RANDOM": int(config.swapped_input == "random"),
+            "CHANGED_RANDOM": int(config.changed_question == "random"),
+        }
+
+    def smaller(self) -> "NibblerPlan | None":
+        """The same plan with less on chip, for larger problems; None if there is nothing to give up."""
+        if self.stage_rows > 0:
+            return replace(self, stage_rows=self.stage_rows // 2)
+        return replace(self, support_shared=0) if self.support_shared else None
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """A thread per few hidden units; large networks take several blocks."""
+
+    worker_warps: int
+    blocks: int
+    main_warps: int
+    batch: int = 8
+    blocks_per_sm: int = 1
+
+    def macros(
+        self, config: ValueNetworkConfig, num_features: int, num_actions: int, num_boards: int, slots: int
+    ) -> dict[str, int]:
+        """The macros that the kernel is compiled with."""
+        hidden = padded(config.hidden_units, 32 * self.worker_warps * self.blocks)
+        return {
+            **{key.upper(): value for key, value in asdict(self).items()},
+            **shape_macros(num_features, num_actions, num_boards, slots),
+            "HIDDEN": hidden,
+            "HIDDEN_BIAS": int(config.hidden_bias),
+            "UNITS": hidden // (32 * self.worker_warps * self.blocks),
+            "STATE_VALUE": int(config.learns_state_value),
+            "STAGE_ROWS": 0,
+        }
+
+
+def shape_macros(num_features: int, num_actions: int, num_boards: int, slots: int) -> dict[str, int]:
+    """The macros of environment.cuh."""
+    return {
+        "FEATURES": num_features,
+        "ACTIONS": num_actions,
+        "BOARDS": num_boards,
+        "BOARD_SLOTS": slots,
+    }
+
+
+def padded(units: int, threads: int) -> int:
+    """Hidden units rounded up to 1, 2, 4 or a multiple of 4 units per thread (whole vector loads)."""
+    per_thread = -(-units // threads)
+    if per_thread > 2:
+        per_thread = -(-per_thread // 4) * 4
+    return per_thread * threads
+
+
+def plan_nibbler(config: NibblerConfig, num_boards: int) -> NibblerPlan:
+    """A plan by the number of questions; the numbers were found by `nibbler bench cuda` on an H200."""
+    questions = config.num_questions
+    if questions <= 4:
+        return NibblerPlan(questions, 2, 1, 1, stage_rows=8, batch=2)
+    if questions <= 16:
+        return NibblerPlan(4, 2, 1, 1, stage_rows=8)
+    if questions <= 64:
+        return NibblerPlan(2, 4, 3, 1, stage_rows=16)
+    if questions <= 256:
+        return NibblerPlan(2, 4, 6, 2, stage_rows=6)
+    # More features than fit on chip beside so many questions: their linear weights stay in global memory.
+    per_block = -(-questions // 128)
+    rows = 6 if per_block <= 4 else 0
+    return NibblerPlan(per_block, 2, 8, 4, stage_rows=rows, batch=2, support_shared=0)
+
+
+def plan_network(config: ValueNetworkConfig, num_boards: int) -> NetworkPlan:
+    """A plan by the number of hidden units."""
+    board_warps = max(1, min(4, -(-num_boards // 32)))
+    units = config.hidden_units
+    if units <= 256:
+        return NetworkPlan(min(4, -(-units // 32)), 1, board_warps, blocks_per_sm=2)
+    return NetworkPlan(8, -(-units // 1024), board_warps, batch=4)
