@@ -97,11 +97,16 @@ def attempt(spec: RunSpec, folder: RunFolder, **options: Any) -> RunEvent:
     except RunLockedError as error:
         return RunEvent.about("elsewhere", spec, message=str(error))
     except Exception as error:  # one run's trouble must not end the others
-        plain = isinstance(error, (ValueError, StoreError))
-        message = str(error.args[-1] if isinstance(error, StoreError) else error)
-        message = message if plain and message else f"{type(error).__name__}: {message}"
-        details = traceback.format_exc()
-        with contextlib.suppress(Exception):
-            when = datetime.now(UTC).isoformat(timespec="seconds")
-            folder.save_error({"error": message, "when": when, "traceback": details, **provenance()})
-        return RunEvent.about("failed", spec, message=message, details=details)
+        return failure(spec, folder, error)
+
+
+def failure(spec: RunSpec, folder: RunFolder, error: Exception) -> RunEvent:
+    """The event of a run that ended with an error, which is kept in its folder; call it while handling it."""
+    plain = isinstance(error, (ValueError, StoreError))
+    message = str(error.args[-1] if isinstance(error, StoreError) else error)
+    message = message if plain and message else f"{type(error).__name__}: {message}"
+    details = traceback.format_exc()
+    with contextlib.suppress(Exception):
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        folder.save_error({"error": message, "when": when, "traceback": details, **provenance()})
+    return RunEvent.about("failed", spec, message=message, details=details)

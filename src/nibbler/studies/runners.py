@@ -15,6 +15,7 @@ from nibbler.track import check_tracker
 RUNNERS = {
     "local": "nibbler.studies.local_runner",
     "ray": "nibbler.studies.ray_runner",
+    "gpu": "nibbler.studies.gpu_runner",
 }
 
 
@@ -30,7 +31,8 @@ def run_study(
 ) -> Outcome:
     """Run what is missing of a study into a results folder; run it again to resume what was broken off.
 
-    runner      "local" (processes on this machine, as many as cores) or "ray" (a cluster; takes `address`)
+    runner      "local" (processes on this machine, as many as cores), "ray" (a cluster; takes `address`) or
+                "gpu" (runs of one shape packed side by side on an NVIDIA GPU)
     workers     how many runs at once
     on_event    called with every `RunEvent`, such as a `nibbler.studies.live.LiveTable`
     tracking    "tensorboard" to write event files beside each run's results

@@ -1,0 +1,117 @@
+"""The GPU runner's packing, locking and saving, with a stand-in for the GPU that works on the CPU engine."""
+
+from types import SimpleNamespace
+from typing import ClassVar
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from nibbler.engines.run import open_run
+from nibbler.studies import gpu_runner
+from nibbler.studies.lock import RunLock
+from nibbler.studies.runners import run_study
+from nibbler.studies.spec import RunSpec, Study
+from nibbler.studies.store import ResultsFolder
+
+
+class PackedOnCpu:
+    """What `nibbler.engines.cuda.open_packed_runs` gives, without a GPU."""
+
+    launches: ClassVar[list[int]] = []  # runs in each launch
+
+    def __init__(self, problems):
+        self.runs = [open_run(env, config, seed, "cpu") for env, config, seed in problems]
+
+    def advance_bins(self, num_bins, bin_size):
+        self.launches.append(len(self.runs))
+        if GPU.fails_at is not None and self.runs[0].step >= GPU.fails_at:
+            raise RuntimeError("the GPU failed")
+        return np.stack([run.advance_bins(num_bins, bin_size) for run in self.runs])
+
+    def step(self, index):
+        return self.runs[index].step
+
+    def state(self, index):
+        return self.runs[index].state()
+
+    def restore(self, index, state):
+        self.runs[index].restore(state)
+
+    def counters(self, index):
+        return self.runs[index].counters()
+
+    def report(self):
+        return f"{len(self.runs)} runs side by side"
+
+
+GPU = SimpleNamespace(
+    AGENTS={"linear", "random"},
+    fails_at=None,
+    require_gpu=lambda: None,
+    shape_key=lambda env, config: (env.num_features, config.name),
+    room_for=lambda env, config: 2,
+    open_packed_runs=PackedOnCpu,
+)
+
+
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch):
+    monkeypatch.setattr(gpu_runner, "engine_module", lambda name: GPU)
+    monkeypatch.setattr(GPU, "fails_at", None)
+    PackedOnCpu.launches.clear()
+
+
+def spec(agent, seed, boards=2, steps=4_000, **more):
+    environment = {"name": "multi_catch", "num_boards": boards, "seed": 0}
+    return RunSpec(environment, {"name": agent}, steps, seed, bin_size=1_000, **more)
+
+
+def curves(folder, study):
+    return {
+        run.id: pq.read_table(ResultsFolder(folder).run(run).path / "curve.parquet").to_pydict()
+        for run in study.runs
+    }
+
+
+STUDY = Study(
+    "packed",
+    "smoke",
+    (
+        *(spec("linear", seed) for seed in range(3)),
+        spec("random", 0),
+        spec("linear", 0, boards=3),
+        spec("planner", 0),  # which this GPU cannot run
+        spec("linear", 7, engine="cpu"),  # and which is asked of another engine
+    ),
+)
+
+
+def test_a_packed_study_has_the_curves_of_separate_runs(tmp_path):
+    outcome = run_study(STUDY, tmp_path / "gpu", runner="gpu", workers=1)
+    assert outcome.complete
+    assert sorted(set(PackedOnCpu.launches)) == [1, 2]  # three seeds in packs of two; the others alone
+    run_study(STUDY, tmp_path / "local", runner="local", workers=1)
+    assert curves(tmp_path / "gpu", STUDY) == curves(tmp_path / "local", STUDY)
+    records = [ResultsFolder(tmp_path / "gpu").run(run).record() for run in STUDY.runs]
+    assert [record["engine"] for record in records] == ["cuda"] * 5 + ["cpu"] * 2
+    assert all(record["steps_per_second"] > 0 for record in records)
+    assert [study.runs for study in ResultsFolder(tmp_path / "gpu").studies()] == [STUDY.runs]
+
+
+def test_a_failing_launch_fails_its_pack_only_and_the_study_resumes(tmp_path, monkeypatch):
+    study = Study("packed", "smoke", (*(spec("linear", seed) for seed in range(2)), spec("random", 0)))
+    monkeypatch.setattr(GPU, "fails_at", 2_000)
+    outcome = run_study(study, tmp_path / "gpu", runner="gpu", save_every=0)
+    assert [event.message for event in outcome.failed] == ["RuntimeError: the GPU failed"] * 3
+    monkeypatch.setattr(GPU, "fails_at", None)
+    assert run_study(study, tmp_path / "gpu", runner="gpu").complete
+    run_study(study, tmp_path / "local", runner="local", workers=1)
+    assert curves(tmp_path / "gpu", study) == curves(tmp_path / "local", study)
+
+
+def test_a_run_that_another_process_holds_is_left_to_it(tmp_path):
+    study = Study("packed", "smoke", tuple(spec("linear", seed) for seed in range(2)))
+    with RunLock(ResultsFolder(tmp_path).run(study.runs[0]).path):
+        outcome = run_study(study, tmp_path, runner="gpu")
+    assert [event.kind for event in outcome.endings.values()] == ["elsewhere", "finished"]
