@@ -8,8 +8,6 @@ measured twice: early, while selections still churn, and after `SETTLE` steps.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nibbler.agents.config import AgentConfig, NibblerConfig, QLearningConfig, QVLearningConfig
+from nibbler.bench.record import write_record
 from nibbler.envs.multi_catch import multi_catch
 
 BOARDS = (2, 8, 32, 128, 512)
@@ -55,7 +54,7 @@ def run(
         for config in (QLearningConfig(), QVLearningConfig(), QLearningConfig(hidden_units=4096)):
             add(_network(config, *SWEEP, repeats))
     if output is not None:
-        _write_json(rows, Path(output), device_name(), repeats)
+        write_record("cuda", rows, output, device=device_name(), repeats=repeats)
     return rows
 
 
@@ -139,23 +138,6 @@ def _row(packed: Any, config: AgentConfig, boards: int, phase: str, repeats: int
         "mib_per_run": packed.bytes_per_run / 2**20,
         "layout": packed.report(),
     }
-
-
-def _write_json(rows: Sequence[Row], path: Path, device: str, repeats: int) -> None:
-    from nibbler import __version__
-
-    record = {
-        "benchmark": "cuda",
-        "nibbler": __version__,
-        "python": platform.python_version(),
-        "device": device,
-        "repeats": repeats,
-        "rows": list(rows),
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(record, indent=2) + "\n")
-    temporary.replace(path)
 
 
 def main() -> None:

@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from nibbler.bench.record import write_record
 from nibbler.envs.multi_catch import multi_catch
 from nibbler.mdp.environment import Environment
 from nibbler.mdp.simulate import simulate_random, start
@@ -79,7 +77,7 @@ def run(
     for line in table(rows):
         echo(line)
     if output is not None:
-        write_json(rows, Path(output), repeats)
+        write_record("env", rows, output, repeats=repeats)
     return rows
 
 
@@ -96,25 +94,6 @@ def table(rows: Iterable[Row]) -> list[str]:
             f"| {row['board_steps_per_second']:,.0f} | {spread} |"
         )
     return lines
-
-
-def write_json(rows: Sequence[Row], path: Path, repeats: int) -> None:
-    """Write the rows, with what they were measured on."""
-    from nibbler import __version__
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    record = {
-        "benchmark": "env",
-        "nibbler": __version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "cpus": os.cpu_count(),
-        "repeats": repeats,
-        "rows": list(rows),
-    }
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(record, indent=2) + "\n")
-    temporary.replace(path)
 
 
 def _compiled_loop(env: Environment, steps: int) -> Measurement:

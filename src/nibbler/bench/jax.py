@@ -8,9 +8,6 @@ in turns, after compilation.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nibbler.agents.rainbow import RainbowConfig
+from nibbler.bench.record import write_record
 from nibbler.envs.multi_catch import multi_catch
 from nibbler.mdp.environment import Environment
 
@@ -77,7 +75,7 @@ def run(
         for line in table(rows[-len(rates) :], header=len(rows) == len(rates)):
             echo(line)
     if output is not None:
-        _write_json(rows, Path(output), repeats)
+        write_record("jax", rows, output, jax=jax.__version__, repeats=repeats)
     return rows
 
 
@@ -151,28 +149,6 @@ def _python_loop(env: Environment, config: RainbowConfig, seconds: float) -> Mea
 
     advance(config.first_update + config.learn_period)  # compiles
     return _timed(advance, seconds, 40)
-
-
-def _write_json(rows: Sequence[Row], path: Path, repeats: int) -> None:
-    """Write the rows, with what they were measured on."""
-    import jax
-
-    from nibbler import __version__
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    record = {
-        "benchmark": "jax",
-        "nibbler": __version__,
-        "jax": jax.__version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "cpus": os.cpu_count(),
-        "repeats": repeats,
-        "rows": list(rows),
-    }
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(record, indent=2) + "\n")
-    temporary.replace(path)
 
 
 def main() -> None:

@@ -1,0 +1,30 @@
+"""A benchmark's rows as a file, with what they were measured on."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def write_record(benchmark: str, rows: Sequence[Mapping[str, Any]], path: str | Path, **more: Any) -> None:
+    """Write the rows as JSON; `more` says what else matters, such as the device or the number of repeats."""
+    from nibbler import __version__
+
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    record = {
+        "benchmark": benchmark,
+        "nibbler": __version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        **more,
+        "rows": list(rows),
+    }
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(record, indent=2) + "\n")
+    temporary.replace(path)
