@@ -40,8 +40,8 @@ POWERS = 2048  # steps of decay that are looked up; longer ones are computed
 FEATURES, ANSWER_V, MAIN_V, ANSWER_Q, MAIN_Q, LINES_PER_ACTION = 0, 1, 3, 5, 7, 4
 
 # Entries of `clock`.
-STEP, ACTION_NOW, COUNT_NOW, PENDING, ACTION_BEFORE, SWAPPED, CHANGED_QUESTION = 0, 1, 2, 3, 4, 5, 6
-CUMULANT_SWAPS, WEIGHTS_TOUCHED, LIST_BEFORE, LIST_NOW, LIST_NEXT, CLOCK_SIZE = 7, 8, 9, 10, 11, 12
+STEP, ACTION_NOW, COUNT_NOW, PENDING, ACTION_BEFORE, COUNT_BEFORE, CHANGED_QUESTION = range(7)
+CUMULANT_SWAPS, WEIGHTS_TOUCHED, LISTS_KNOWN, CHANGES, CLOCK_SIZE = range(7, 12)
 
 
 class NibblerSettings(NamedTuple):
@@ -94,17 +94,29 @@ class NibblerArrays(NamedTuple):
     block_high: Array
     threshold: Array  # (column): tau
     bootstraps: Array  # (column): 1 where the column's discount is gamma, 0 for discovery
-    cumulant: Array  # (column): C_{t+1}, scratch
+    cumulant: Array  # (column): C_{t+1}, scratch as are the next two
+    linear_now: Array  # (column): w_support^T x_t
+    linear_next: Array
     active: Array  # x_t, as a list
-    is_active: Array  # x_t, as a mask; kept with linear momentum only
-    list_rows: Array  # int32 (list, question, entry): rows of w_u that are on
-    list_count: Array  # int32 (list, question)
+    active_before: Array  # x_{t-1}, as a list
+    is_active: Array  # x_t, as a mask
+    mark: Array  # scratch (feature)
+    list_rows: Array  # int32 (question, entry), see `lists`
+    list_count: Array
+    enter_rows: Array
+    enter_count: Array
+    leave_rows: Array
+    leave_count: Array
+    left: Array  # int64 (question, row)
     swap: Array  # int32 (question): position that was swapped and waits for its new weights, or -1
+    renewed: Array  # uint8 (question): the last step changed rows other than by its gradient
     error_v: Array  # (question), of the answers
     error_q: Array
     main_error: Array  # float32[2]: v, q
-    row_offset: Array  # scratch: where active rows begin
-    row_drift: Array  # scratch: how far their momentum has moved them since they were touched
+    row_offset: Array  # scratch, as are the next: where active rows begin
+    row_sign: Array  # how often a row counts: 1, 0 or -1
+    row_drift: Array  # -alpha times the drift of its momentum since it was touched
+    row_decay: Array  # what is left of its momentum, times nu
     gradient: Array  # scratch (unit)
     next_features: Array  # scratch (unit)
     q_values: Array  # float64 scratch (action)
@@ -198,16 +210,28 @@ def nibbler_arrays(s: NibblerSettings, config: NibblerConfig, max_active: int) -
         threshold=threshold,
         bootstraps=bootstraps,
         cumulant=zeros(s.columns),
+        linear_now=zeros(s.columns),
+        linear_next=zeros(s.columns),
         active=np.zeros(max_active, dtype=np.int32),
+        active_before=np.zeros(max_active, dtype=np.int32),
         is_active=np.zeros(s.num_features, dtype=np.uint8),
-        list_rows=zeros(3 * h * s.num_rows, np.int32),
-        list_count=zeros(3 * h, np.int32),
+        mark=np.zeros(s.num_features, dtype=np.uint8),
+        list_rows=zeros(h * s.num_rows, np.int32),
+        list_count=zeros(h, np.int32),
+        enter_rows=zeros(2 * h * s.num_rows, np.int32),
+        enter_count=zeros(2 * h, np.int32),
+        leave_rows=zeros(2 * h * s.num_rows, np.int32),
+        leave_count=zeros(2 * h, np.int32),
+        left=zeros(h * s.num_rows, np.int64),
         swap=np.full(h, -1, dtype=np.int32),
+        renewed=np.zeros(h, dtype=np.uint8),
         error_v=zeros(h),
         error_q=zeros(h),
         main_error=zeros(2),
-        row_offset=zeros(s.num_rows, np.int64),
-        row_drift=zeros(s.num_rows),
+        row_offset=zeros(2 * s.num_rows, np.int64),
+        row_sign=zeros(2 * s.num_rows),
+        row_drift=zeros(2 * s.num_rows),
+        row_decay=zeros(2 * s.num_rows),
         gradient=zeros(s.units),
         next_features=zeros(s.units),
         q_values=zeros(s.num_actions, np.float64),
@@ -271,6 +295,8 @@ def export_canonical(s: NibblerSettings, a: NibblerArrays) -> dict[str, Array]:
     """Copies of everything that is learned, under the canonical names (nothing may be pending)."""
     state = {name: np.array(view, order="C") for name, view in canonical_views(s, a).items()}
     state["active"] = a.active[: a.clock[COUNT_NOW]].copy()
+    state["active_before"] = a.active_before[: a.clock[COUNT_BEFORE]].copy()
+    state["renewed"] = a.renewed.copy()
     return state
 
 
@@ -293,9 +319,14 @@ def load_canonical(s: NibblerSettings, a: NibblerArrays, state: Mapping[str, Arr
     a.is_active[active] = 1
     a.base_clock[0] = a.clock[STEP]
     a.clock[COUNT_NOW] = active.size
-    a.clock[SWAPPED] = 1  # the lists of active rows do not match the selections yet
+    # How the rows of x_t are summed, so that a run that goes on rounds alike; other engines do not know.
+    before = np.asarray(state.get("active_before", active), dtype=np.int32)
+    a.active_before[: before.size] = before
+    a.clock[COUNT_BEFORE] = before.size
+    a.renewed[:] = state.get("renewed", 1)
+    a.left[:] = -1
+    a.mark[:] = 0
     a.clock[CHANGED_QUESTION] = -1
-    a.clock[LIST_BEFORE], a.clock[LIST_NOW], a.clock[LIST_NEXT] = 0, 1, 2
     a.swap[:] = -1
     _rebuild_selection(s, a)
 

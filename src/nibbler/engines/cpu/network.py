@@ -6,7 +6,8 @@ Every feature feeds the d hidden units of its block; flat networks have one bloc
 | --- | --- | --- |
 | hidden | (row, 0 or 1, unit) | w_u and, right behind each row, its momentum; rows: features, then biases |
 | heads | (line, block, unit) | 0 the features of x_t, 1 v, 2 its momentum, 3 + 2a q_a, 4 + 2a its momentum |
-| list_rows | (list, block, entry) | the rows that are on |
+| list_rows | (0 or 1, block, entry) | the rows that are on at x_{t-1} and at x_t |
+| enter_rows, leave_rows | (0 or 1, block, entry) | the rows that go on or off, to x_t and to x_{t+1} |
 
 d is padded to `units`, a multiple of 128. As for Nibbler, the update of step t - 1 is carried out at step t,
 block by block, right before the block's weights are read again. Boxes of the reference:
@@ -26,7 +27,7 @@ from nibbler.engines.cpu.layout import UNIT_BLOCK, Array, padded, power_tables, 
 from nibbler.engines.cpu.policy import choose_action
 from nibbler.engines.cpu.rows import (
     co_opt_line,
-    co_opt_row,
+    co_opt_rows,
     decay_after,
     dot_line,
     drift_after,
@@ -38,7 +39,7 @@ VALUE, ACTION_VALUE = 1, 3  # lines of `heads`
 
 # Entries of `clock`.
 STEP, ACTION_NOW, COUNT_NOW, PENDING, ACTION_BEFORE, WEIGHTS_TOUCHED = range(6)
-LIST_BEFORE, LIST_NOW, LIST_NEXT, LISTS_KNOWN, CLOCK_SIZE = 6, 7, 8, 9, 10
+LIST_NOW, CHANGES, COUNT_BEFORE, LISTS_KNOWN, CLOCK_SIZE = 6, 7, 8, 9, 10
 
 
 class NetworkSettings(NamedTuple):
@@ -68,10 +69,19 @@ class NetworkArrays(NamedTuple):
     heads: Array
     block_of_feature: Array
     list_rows: Array
-    list_count: Array  # int32 (list, block)
-    active: Array
-    row_offset: Array
+    list_count: Array
+    enter_rows: Array
+    enter_count: Array
+    leave_rows: Array
+    leave_count: Array
+    left: Array  # int64 (row): one more than the step at which it last went off
+    mark: Array  # scratch (feature)
+    active: Array  # x_t
+    active_before: Array  # x_{t-1}
+    row_offset: Array  # scratch, as are the next; see `rows`
+    row_sign: Array
     row_drift: Array
+    row_decay: Array
     gradient: Array
     next_features: Array
     q_values: Array
@@ -115,11 +125,20 @@ def network_arrays(s: NetworkSettings, config: ValueNetworkConfig, max_active: i
         touched=zeros(rows, np.int64),
         heads=zeros((ACTION_VALUE + 2 * s.num_actions) * s.num_blocks * s.units),
         block_of_feature=np.zeros(s.num_features, dtype=np.int32),
-        list_rows=zeros(3 * s.num_blocks * s.list_size, np.int32),
-        list_count=zeros(3 * s.num_blocks, np.int32),
+        list_rows=zeros(2 * s.num_blocks * s.list_size, np.int32),
+        list_count=zeros(2 * s.num_blocks, np.int32),
+        enter_rows=zeros(2 * s.num_blocks * s.list_size, np.int32),
+        enter_count=zeros(2 * s.num_blocks, np.int32),
+        leave_rows=zeros(2 * s.num_blocks * s.list_size, np.int32),
+        leave_count=zeros(2 * s.num_blocks, np.int32),
+        left=zeros(rows, np.int64),
+        mark=np.zeros(s.num_features, dtype=np.uint8),
         active=np.zeros(max_active, dtype=np.int32),
-        row_offset=zeros(s.list_size, np.int64),
-        row_drift=zeros(s.list_size),
+        active_before=np.zeros(max_active, dtype=np.int32),
+        row_offset=zeros(2 * s.list_size, np.int64),
+        row_sign=zeros(2 * s.list_size),
+        row_drift=zeros(2 * s.list_size),
+        row_decay=zeros(2 * s.list_size),
         gradient=zeros(s.units),
         next_features=zeros(s.units),
         q_values=zeros(s.num_actions, np.float64),
@@ -133,19 +152,60 @@ def network_arrays(s: NetworkSettings, config: ValueNetworkConfig, max_active: i
 
 
 @inlined
+def append_row(s: Any, a: Any, row: Any, which: Any, rows: Any, counts: Any) -> None:
+    """Append a feature's row to the list of its block."""
+    place = which * s.num_blocks + a.block_of_feature[row]
+    rows[place * s.list_size + counts[place]] = row
+    counts[place] += 1
+
+
+@inlined
 def list_block_rows(s: Any, a: Any, which: Any, active: Any, count: Any) -> None:
     """For every block the rows that are on, in the order of the active features, the bias last."""
-    for block in range(s.num_blocks):
-        a.list_count[which * s.num_blocks + block] = 0
+    for place in range(which * s.num_blocks, (which + 1) * s.num_blocks):
+        a.list_count[place] = 0
     for k in range(count):
-        place = which * s.num_blocks + a.block_of_feature[active[k]]
-        a.list_rows[place * s.list_size + a.list_count[place]] = active[k]
-        a.list_count[place] += 1
+        append_row(s, a, np.int64(active[k]), which, a.list_rows, a.list_count)
     if s.has_bias:
         for block in range(s.num_blocks):
             place = which * s.num_blocks + block
             a.list_rows[place * s.list_size + a.list_count[place]] = s.num_features + block
             a.list_count[place] += 1
+
+
+@inlined
+def list_block_changes(
+    s: Any, a: Any, which: Any, stamp: Any, old: Any, old_count: Any, new: Any, new_count: Any
+) -> None:
+    """For every block the rows that go on and those that go off between two observations."""
+    for place in range(which * s.num_blocks, (which + 1) * s.num_blocks):
+        a.enter_count[place] = 0
+        a.leave_count[place] = 0
+    for k in range(old_count):
+        a.mark[old[k]] = 1
+    for k in range(new_count):
+        if a.mark[new[k]]:
+            a.mark[new[k]] = 2
+        else:
+            append_row(s, a, np.int64(new[k]), which, a.enter_rows, a.enter_count)
+    for k in range(old_count):
+        if a.mark[old[k]] == 1:
+            append_row(s, a, np.int64(old[k]), which, a.leave_rows, a.leave_count)
+            a.left[old[k]] = stamp
+        a.mark[old[k]] = 0
+
+
+@inlined
+def turn_block_lists(s: Any, a: Any, active: Any, count: Any) -> None:
+    """Make the lists for a step from x_t to x_{t+1}, which is `active[:count]`."""
+    a.clock[LIST_NOW], a.clock[CHANGES] = 1 - a.clock[LIST_NOW], 1 - a.clock[CHANGES]
+    step, num_now, num_before = a.clock[STEP], a.clock[COUNT_NOW], a.clock[COUNT_BEFORE]
+    if not a.clock[LISTS_KNOWN]:
+        a.clock[LISTS_KNOWN] = 1
+        list_block_rows(s, a, 1 - a.clock[LIST_NOW], a.active_before, num_before)
+        list_block_changes(s, a, 1 - a.clock[CHANGES], step, a.active_before, num_before, a.active, num_now)
+    list_block_rows(s, a, a.clock[LIST_NOW], a.active, num_now)
+    list_block_changes(s, a, a.clock[CHANGES], step + 1, a.active, num_now, active, count)
 
 
 @inlined
@@ -166,43 +226,90 @@ def update_block(s: Any, a: Any, block: Any, which: Any, action: Any, clock: Any
             co_opt_line(heads, at_v, line, features, unit, error_v, alpha, nu)
         store(a.gradient, unit, where_positive(features, back))
     place = which * s.num_blocks + block
-    for k in range(a.list_count[place]):
-        row = np.int64(a.list_rows[place * s.list_size + k])
-        waited = clock - a.touched[row]
-        co_opt_row(
-            a.hidden,
-            row * 2 * units,
-            units,
-            a.gradient,
-            s.alpha,
-            s.nu,
-            decay_after(a.decay, s.exact_nu, waited),
-            drift_after(a.drift, s.exact_nu, waited),
-        )
-        a.touched[row] = clock + 1
-
-
-@inlined
-def sum_block(s: Any, a: Any, block: Any, which: Any, clock: Any, sums: Any, at: Any) -> None:
-    """What enters the hidden units of a block."""
-    place = which * s.num_blocks + block
     count = np.int64(a.list_count[place])
     for k in range(count):
         row = np.int64(a.list_rows[place * s.list_size + k])
-        a.row_offset[k] = row * 2 * s.units
-        a.row_drift[k] = -s.alpha * drift_after(a.drift, s.exact_nu, clock - a.touched[row])
-    sum_rows(a.hidden, a.row_offset, a.row_drift, 0, count, s.units, sums, at)
+        waited = clock - a.touched[row]
+        a.row_offset[k] = row * 2 * units
+        a.row_sign[k] = np.float32(0.0) if a.left[row] == clock + 1 else np.float32(1.0)
+        a.row_drift[k] = -s.alpha * drift_after(a.drift, s.exact_nu, waited)
+        a.row_decay[k] = s.nu * decay_after(a.decay, s.exact_nu, waited)
+        a.touched[row] = clock + 1
+    co_opt_rows(
+        a.hidden,
+        a.row_offset,
+        a.row_sign,
+        a.row_drift,
+        a.row_decay,
+        count,
+        units,
+        a.gradient,
+        s.alpha,
+        heads,
+        at_features,
+    )
 
 
 @inlined
-def value_block(s: Any, a: Any, block: Any, action: Any, clock: Any) -> Any:
+def note_row(s: Any, a: Any, row: Any, k: Any, sign: Any, clock: Any) -> None:
+    """Make entry k of the scratch lists for `sum_rows` a row."""
+    a.row_offset[k] = row * 2 * s.units
+    a.row_sign[k] = sign
+    a.row_drift[k] = -s.alpha * drift_after(a.drift, s.exact_nu, clock - a.touched[row])
+
+
+@inlined
+def sum_noted(s: Any, a: Any, count: Any, start: Any, start_at: Any, scale: Any, sums: Any, at: Any) -> None:
+    """`sum_rows` over the rows that were noted."""
+    sum_rows(
+        a.hidden, a.row_offset, a.row_sign, a.row_drift, count, s.units, start, start_at, scale, sums, at
+    )
+
+
+@inlined
+def sum_block_now(s: Any, a: Any, block: Any, pending: Any, clock: Any, at: Any) -> None:
+    """What enters a block's hidden units at x_t: the rows that stayed on, then those that went on.
+
+    The first part is left by `update_block`, unless that was carried out earlier.
+    """
+    if not pending:
+        place = (1 - a.clock[LIST_NOW]) * s.num_blocks + block
+        stayed = 0
+        for k in range(a.list_count[place]):
+            row = np.int64(a.list_rows[place * s.list_size + k])
+            if a.left[row] != clock:
+                note_row(s, a, row, stayed, np.float32(1.0), clock)
+                stayed += 1
+        sum_noted(s, a, stayed, a.heads, at, np.float32(0.0), a.heads, at)
+    place = (1 - a.clock[CHANGES]) * s.num_blocks + block
+    count = np.int64(a.enter_count[place])
+    for k in range(count):
+        note_row(s, a, np.int64(a.enter_rows[place * s.list_size + k]), k, np.float32(1.0), clock)
+    sum_noted(s, a, count, a.heads, at, np.float32(1.0), a.heads, at)
+
+
+@inlined
+def sum_block_next(s: Any, a: Any, block: Any, clock: Any, at: Any) -> None:
+    """What enters them at x_{t+1}: as at x_t, with the rows that go on and without those that go off."""
+    place = a.clock[CHANGES] * s.num_blocks + block
+    entering, leaving = np.int64(a.enter_count[place]), np.int64(a.leave_count[place])
+    for k in range(entering):
+        note_row(s, a, np.int64(a.enter_rows[place * s.list_size + k]), k, np.float32(1.0), clock)
+    for k in range(leaving):
+        row = np.int64(a.leave_rows[place * s.list_size + k])
+        note_row(s, a, row, entering + k, np.float32(-1.0), clock)
+    sum_noted(s, a, entering + leaving, a.heads, at, np.float32(1.0), a.next_features, 0)
+
+
+@inlined
+def value_block(s: Any, a: Any, block: Any, pending: Any, action: Any, clock: Any) -> Any:
     """A block's share of V(x_t), V(x_{t+1}) and Q(x_t, a_t); adds that of every Q(x_{t+1}, a) to q_values."""
     units, line = s.units, s.num_blocks * s.units
     heads, at_features = a.heads, block * s.units
     at_v = VALUE * line + at_features
     at_q = (ACTION_VALUE + 2 * action) * line + at_features
-    sum_block(s, a, block, a.clock[LIST_NOW], clock, heads, at_features)
-    sum_block(s, a, block, a.clock[LIST_NEXT], clock, a.next_features, 0)
+    sum_block_now(s, a, block, pending, clock, at_features)
+    sum_block_next(s, a, block, clock, at_features)
     zero = splat(np.float32(0.0))
     value, value_next, value_q = zero, zero, zero
     for unit in range(0, units, 16):
@@ -224,20 +331,15 @@ def value_block(s: Any, a: Any, block: Any, action: Any, clock: Any) -> Any:
 def value_network_step(s: Any, a: Any, active: Any, count: Any, reward: Any, discount: Any) -> Any:
     """One step of Q- or QV-learning: `active[:count]` is x_{t+1}; returns A_{t+1}."""
     action, clock = a.clock[ACTION_NOW], a.clock[STEP]
-    before = a.clock[LIST_BEFORE]
-    a.clock[LIST_BEFORE], a.clock[LIST_NOW] = a.clock[LIST_NOW], a.clock[LIST_NEXT]
-    a.clock[LIST_NEXT] = before
-    if not a.clock[LISTS_KNOWN]:
-        list_block_rows(s, a, a.clock[LIST_NOW], a.active, a.clock[COUNT_NOW])
-        a.clock[LISTS_KNOWN] = 1
-    list_block_rows(s, a, a.clock[LIST_NEXT], active, count)
+    pending = a.clock[PENDING] != 0
+    turn_block_lists(s, a, active, count)
     for b in range(s.num_actions):
         a.q_values[b] = 0.0
     value, value_next, value_q = 0.0, 0.0, 0.0
     for block in range(s.num_blocks):
-        if a.clock[PENDING]:
-            update_block(s, a, block, a.clock[LIST_BEFORE], a.clock[ACTION_BEFORE], clock - 1)
-        v, v_next, q = value_block(s, a, block, action, clock)
+        if pending:
+            update_block(s, a, block, 1 - a.clock[LIST_NOW], a.clock[ACTION_BEFORE], clock - 1)
+        v, v_next, q = value_block(s, a, block, pending, action, clock)
         value += v
         value_next += v_next
         value_q += q
@@ -252,6 +354,9 @@ def value_network_step(s: Any, a: Any, active: Any, count: Any, reward: Any, dis
     rows = a.clock[COUNT_NOW] + (s.num_blocks if s.has_bias else 0)
     num_heads = 2 if s.has_value else 1
     a.clock[WEIGHTS_TOUCHED] += (rows + num_heads * s.num_blocks) * s.hidden_units
+    for k in range(a.clock[COUNT_NOW]):
+        a.active_before[k] = a.active[k]
+    a.clock[COUNT_BEFORE] = a.clock[COUNT_NOW]
     for k in range(count):
         a.active[k] = active[k]
     a.action_counts[action] += 1
@@ -322,6 +427,7 @@ def export_network(s: NetworkSettings, a: NetworkArrays) -> dict[str, Array]:
             blocks_and_units = s.num_blocks * s.hidden_units
             state[name] = state[name].reshape(*state[name].shape[:-2], blocks_and_units)
     state["active"] = a.active[: a.clock[COUNT_NOW]].copy()
+    state["active_before"] = a.active_before[: a.clock[COUNT_BEFORE]].copy()
     return state
 
 
@@ -336,4 +442,9 @@ def load_network(s: NetworkSettings, a: NetworkArrays, state: Mapping[str, Array
     active = np.asarray(state["active"], dtype=np.int32)
     a.active[: active.size] = active
     a.clock[COUNT_NOW] = active.size
-    a.clock[LIST_BEFORE], a.clock[LIST_NOW], a.clock[LIST_NEXT] = 0, 1, 2
+    # In which order the rows of x_t are summed, so that a run that goes on rounds alike; else any will do.
+    before = np.asarray(state.get("active_before", active), dtype=np.int32)
+    a.active_before[: before.size] = before
+    a.clock[COUNT_BEFORE] = before.size
+    a.left[:] = -1
+    a.mark[:] = 0

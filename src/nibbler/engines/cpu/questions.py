@@ -21,20 +21,19 @@ from nibbler.engines.cpu.layout import (
     ANSWER_Q,
     ANSWER_V,
     CHANGED_QUESTION,
+    CHANGES,
     FEATURES,
     LINES_PER_ACTION,
-    LIST_BEFORE,
-    LIST_NEXT,
-    LIST_NOW,
     MAIN_Q,
     MAIN_V,
     PENDING,
     STEP,
 )
+from nibbler.engines.cpu.lists import advance_list
 from nibbler.engines.cpu.rows import (
     clear_row,
     co_opt_line,
-    co_opt_row,
+    co_opt_rows,
     decay_after,
     dot_line,
     draw_row,
@@ -44,8 +43,8 @@ from nibbler.engines.cpu.rows import (
 
 
 @inlined
-def update_question(s: Any, a: Any, i: Any, which: Any, action: Any, clock: Any) -> None:
-    """`update_answers` for question i, and `update_main` for the main weights over its features."""
+def update_heads(s: Any, a: Any, i: Any, action: Any) -> None:
+    """Heads of answer i and main weights over its features; leaves the gradient of its hidden units."""
     units = s.units
     heads = a.heads
     answer_v = (i * s.num_lines + ANSWER_V) * units
@@ -65,27 +64,45 @@ def update_question(s: Any, a: Any, i: Any, which: Any, action: Any, clock: Any)
         co_opt_line(heads, answer_q, units, features, unit, error_q, answer_alpha, nu)
         co_opt_line(heads, main_v, units, features, unit, main_error_v, main_alpha, nu)
         co_opt_line(heads, main_q, units, features, unit, main_error_q, main_alpha, nu)
-    place = a.clock[which] * s.num_questions + i
-    for k in range(a.list_count[place]):
-        row = i * s.num_rows + a.list_rows[place * s.num_rows + k]
+
+
+@inlined
+def update_question(s: Any, a: Any, i: Any, action: Any, clock: Any) -> None:
+    """`update_answers` for question i, and `update_main` for the main weights over its features.
+
+    The new weights of rows that stay on are summed on the way, where x^e_t will be.
+    """
+    update_heads(s, a, i, action)
+    count = np.int64(a.list_count[i])
+    for k in range(count):
+        row = i * s.num_rows + a.list_rows[i * s.num_rows + k]
         waited = clock - a.touched[row]
-        co_opt_row(
-            a.hidden,
-            row * 2 * units,
-            units,
-            a.gradient,
-            s.answer_alpha,
-            s.nu,
-            decay_after(a.decay, s.exact_nu, waited),
-            drift_after(a.drift, s.exact_nu, waited),
-        )
+        a.row_offset[k] = row * 2 * s.units
+        a.row_sign[k] = np.float32(0.0) if a.left[row] == clock + 1 else np.float32(1.0)
+        a.row_drift[k] = -s.answer_alpha * drift_after(a.drift, s.exact_nu, waited)
+        a.row_decay[k] = s.nu * decay_after(a.decay, s.exact_nu, waited)
         a.touched[row] = clock + 1
+    co_opt_rows(
+        a.hidden,
+        a.row_offset,
+        a.row_sign,
+        a.row_drift,
+        a.row_decay,
+        count,
+        s.units,
+        a.gradient,
+        s.answer_alpha,
+        a.heads,
+        (i * s.num_lines + FEATURES) * s.units,
+    )
 
 
 @inlined
 def renew_rows(s: Any, a: Any, i: Any, clock: Any) -> None:
     """New weights for a swapped input or a changed question; random ones are drawn when first used."""
+    a.renewed[i] = 0
     if a.swap[i] >= 0:
+        a.renewed[i] = 1
         row = i * s.num_rows + a.swap[i]
         if s.random_swaps:
             a.touched[row] = -1 - clock
@@ -94,6 +111,7 @@ def renew_rows(s: Any, a: Any, i: Any, clock: Any) -> None:
             a.touched[row] = clock
         a.swap[i] = -1
     if a.clock[CHANGED_QUESTION] == i and s.random_questions:
+        a.renewed[i] = 1
         for row in range(i * s.num_rows, (i + 1) * s.num_rows):
             a.touched[row] = -1 - clock
 
@@ -108,20 +126,69 @@ def ready_row(s: Any, a: Any, row: Any) -> None:
 
 
 @inlined
-def sum_active_rows(s: Any, a: Any, i: Any, which: Any, clock: Any, sums: Any, at: Any) -> None:
-    """What enters the hidden units of question i: the sum of its active rows with their weights as of now."""
-    place = a.clock[which] * s.num_questions + i
-    count = np.int64(a.list_count[place])
-    for k in range(count):
-        row = i * s.num_rows + a.list_rows[place * s.num_rows + k]
-        ready_row(s, a, row)
-        a.row_offset[k] = row * 2 * s.units
-        a.row_drift[k] = -s.answer_alpha * drift_after(a.drift, s.exact_nu, clock - a.touched[row])
-    sum_rows(a.hidden, a.row_offset, a.row_drift, 0, count, s.units, sums, at)
+def note_row(s: Any, a: Any, i: Any, position: Any, k: Any, sign: Any, clock: Any) -> None:
+    """Make entry k of the scratch lists for `sum_rows` a row of question i."""
+    row = i * s.num_rows + position
+    ready_row(s, a, row)
+    a.row_offset[k] = row * 2 * s.units
+    a.row_sign[k] = sign
+    a.row_drift[k] = -s.answer_alpha * drift_after(a.drift, s.exact_nu, clock - a.touched[row])
 
 
 @inlined
-def value_question(s: Any, a: Any, i: Any, action: Any, clock: Any, discount: Any) -> Any:
+def sum_noted(s: Any, a: Any, count: Any, start: Any, start_at: Any, scale: Any, sums: Any, at: Any) -> None:
+    """`sum_rows` over the rows that were noted."""
+    sum_rows(
+        a.hidden, a.row_offset, a.row_sign, a.row_drift, count, s.units, start, start_at, scale, sums, at
+    )
+
+
+@inlined
+def sum_rows_now(s: Any, a: Any, i: Any, pending: Any, clock: Any, at: Any) -> None:
+    """What enters the hidden units of question i at x_t: the rows that stayed on, then those that went on.
+
+    The first part was left by `update_question`, unless that was carried out earlier. After a swap, all rows.
+    """
+    place = (1 - a.clock[CHANGES]) * s.num_questions + i
+    entered = place * s.num_rows
+    num_entered = np.int64(a.enter_count[place])
+    if a.renewed[i] or not pending:
+        count = 0
+        for k in range(i * s.num_rows, i * s.num_rows + a.list_count[i]):
+            row = a.list_rows[k]
+            if a.renewed[i] or not is_listed(a.enter_rows, entered, num_entered, row):
+                note_row(s, a, i, row, count, np.float32(1.0), clock)
+                count += 1
+        sum_noted(s, a, count, a.heads, at, np.float32(0.0), a.heads, at)
+    if not a.renewed[i]:
+        for k in range(num_entered):
+            note_row(s, a, i, a.enter_rows[entered + k], k, np.float32(1.0), clock)
+        sum_noted(s, a, num_entered, a.heads, at, np.float32(1.0), a.heads, at)
+
+
+@inlined
+def is_listed(rows: Any, first: Any, count: Any, row: Any) -> Any:
+    """Is a row among the `count` entries from `first` on?"""
+    found = False
+    for k in range(first, first + count):
+        found = found or rows[k] == row
+    return found
+
+
+@inlined
+def sum_rows_next(s: Any, a: Any, i: Any, clock: Any, at: Any) -> None:
+    """What enters the hidden units at x_{t+1}: as at x_t, and the rows that go on, less those that go off."""
+    place = a.clock[CHANGES] * s.num_questions + i
+    entering, leaving = np.int64(a.enter_count[place]), np.int64(a.leave_count[place])
+    for k in range(entering):
+        note_row(s, a, i, a.enter_rows[place * s.num_rows + k], k, np.float32(1.0), clock)
+    for k in range(leaving):
+        note_row(s, a, i, a.leave_rows[place * s.num_rows + k], entering + k, np.float32(-1.0), clock)
+    sum_noted(s, a, entering + leaving, a.heads, at, np.float32(1.0), a.next_features, 0)
+
+
+@inlined
+def value_question(s: Any, a: Any, i: Any, pending: Any, action: Any, clock: Any, discount: Any) -> Any:
     """Features of question i at x_t and x_{t+1} and all that is linear in them.
 
     Sets the answer's errors but for the cumulant, adds to q_values, and returns the question's share of the
@@ -134,8 +201,8 @@ def value_question(s: Any, a: Any, i: Any, action: Any, clock: Any, discount: An
     at_main_v = (i * s.num_lines + MAIN_V) * units
     at_answer_q = (i * s.num_lines + ANSWER_Q + LINES_PER_ACTION * action) * units
     at_main_q = (i * s.num_lines + MAIN_Q + LINES_PER_ACTION * action) * units
-    sum_active_rows(s, a, i, LIST_NOW, clock, heads, at_features)
-    sum_active_rows(s, a, i, LIST_NEXT, clock, a.next_features, 0)
+    sum_rows_now(s, a, i, pending, clock, at_features)
+    sum_rows_next(s, a, i, clock, at_features)
     zero = splat(np.float32(0.0))
     answer_v, answer_v_next, answer_q, main_v, main_v_next, main_q = zero, zero, zero, zero, zero, zero
     for unit in range(0, units, 16):
@@ -167,11 +234,14 @@ def pass_over_questions(s: Any, a: Any, discount: Any) -> Any:
     pending = a.clock[PENDING] != 0
     before, now = a.clock[ACTION_BEFORE], a.clock[ACTION_NOW]
     value, value_next, value_q = 0.0, 0.0, 0.0
-    for i in range(s.num_questions):
+    for k in range(s.num_questions):
+        # There and back: what was used last is still in the cache.
+        i = k if clock % 2 == 0 else s.num_questions - 1 - k
         if pending:
-            update_question(s, a, i, LIST_BEFORE, before, clock - 1)
+            update_question(s, a, i, before, clock - 1)
+            advance_list(s, a, i, 1 - a.clock[CHANGES], clock)
             renew_rows(s, a, i, clock)
-        v, v_next, q = value_question(s, a, i, now, clock, discount)
+        v, v_next, q = value_question(s, a, i, pending, now, clock, discount)
         value += v
         value_next += v_next
         value_q += q

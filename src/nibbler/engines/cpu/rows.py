@@ -66,55 +66,120 @@ def clear_row(hidden: Any, offset: Any, units: Any) -> None:
 
 @inlined
 def sum_rows(
-    hidden: Any, offsets: Any, drifts: Any, first: Any, end: Any, units: Any, sums: Any, at: Any
+    hidden: Any,
+    offsets: Any,
+    signs: Any,
+    drifts: Any,
+    count: Any,
+    units: Any,
+    start: Any,
+    start_at: Any,
+    scale: Any,
+    sums: Any,
+    at: Any,
 ) -> None:
-    """What enters the hidden units: the sum of the given rows' weights as of now, w + drift * m, into `sums`.
+    """What enters the hidden units, into `sums` from `at` on: scale * start + the given rows as of now.
 
-    `drifts` holds -alpha times the drift of each row since it was touched; it is often zero, but a branch
-    that skips the momentum then would cost more than it saves.
+    Row k counts signs[k] times, and its weights as of now are w + drifts[k] * m. A drift is often zero, but a
+    branch that skips the momentum then costs more than it saves.
     """
     for unit in range(0, units, 128):
-        z0 = splat(np.float32(0.0))
-        z1, z2, z3, z4, z5, z6, z7 = z0, z0, z0, z0, z0, z0, z0
-        for k in range(first, end):
+        first = splat(scale)
+        z0, z1 = first * load(start, start_at + unit), first * load(start, start_at + unit + 16)
+        z2, z3 = first * load(start, start_at + unit + 32), first * load(start, start_at + unit + 48)
+        z4, z5 = first * load(start, start_at + unit + 64), first * load(start, start_at + unit + 80)
+        z6, z7 = first * load(start, start_at + unit + 96), first * load(start, start_at + unit + 112)
+        here = at + unit
+        for k in range(count):
             w = offsets[k] + unit
             m = w + units
+            sign = splat(signs[k])
             moved = splat(drifts[k])
-            z0 = multiply_add(moved, load(hidden, m), z0 + load(hidden, w))
-            z1 = multiply_add(moved, load(hidden, m + 16), z1 + load(hidden, w + 16))
-            z2 = multiply_add(moved, load(hidden, m + 32), z2 + load(hidden, w + 32))
-            z3 = multiply_add(moved, load(hidden, m + 48), z3 + load(hidden, w + 48))
-            z4 = multiply_add(moved, load(hidden, m + 64), z4 + load(hidden, w + 64))
-            z5 = multiply_add(moved, load(hidden, m + 80), z5 + load(hidden, w + 80))
-            z6 = multiply_add(moved, load(hidden, m + 96), z6 + load(hidden, w + 96))
-            z7 = multiply_add(moved, load(hidden, m + 112), z7 + load(hidden, w + 112))
-        store(sums, at + unit, z0)
-        store(sums, at + unit + 16, z1)
-        store(sums, at + unit + 32, z2)
-        store(sums, at + unit + 48, z3)
-        store(sums, at + unit + 64, z4)
-        store(sums, at + unit + 80, z5)
-        store(sums, at + unit + 96, z6)
-        store(sums, at + unit + 112, z7)
+            z0 = multiply_add(sign, multiply_add(moved, load(hidden, m), load(hidden, w)), z0)
+            z1 = multiply_add(sign, multiply_add(moved, load(hidden, m + 16), load(hidden, w + 16)), z1)
+            z2 = multiply_add(sign, multiply_add(moved, load(hidden, m + 32), load(hidden, w + 32)), z2)
+            z3 = multiply_add(sign, multiply_add(moved, load(hidden, m + 48), load(hidden, w + 48)), z3)
+            z4 = multiply_add(sign, multiply_add(moved, load(hidden, m + 64), load(hidden, w + 64)), z4)
+            z5 = multiply_add(sign, multiply_add(moved, load(hidden, m + 80), load(hidden, w + 80)), z5)
+            z6 = multiply_add(sign, multiply_add(moved, load(hidden, m + 96), load(hidden, w + 96)), z6)
+            z7 = multiply_add(sign, multiply_add(moved, load(hidden, m + 112), load(hidden, w + 112)), z7)
+        store(sums, here, z0)
+        store(sums, here + 16, z1)
+        store(sums, here + 32, z2)
+        store(sums, here + 48, z3)
+        store(sums, here + 64, z4)
+        store(sums, here + 80, z5)
+        store(sums, here + 96, z6)
+        store(sums, here + 112, z7)
 
 
 @inlined
-def co_opt_row(
-    hidden: Any, offset: Any, units: Any, gradient: Any, alpha: Any, nu: Any, decay: Any, drift: Any
-) -> None:
-    """Algorithm 7 for one row after a wait: catch up the decay, then one step with a gradient.
+def co_opt_lanes(hidden: Any, w: Any, m: Any, gradient: Any, keep: Any, moved: Any, descend: Any) -> Any:
+    """Algorithm 7 for sixteen weights of a row after a wait; returns the new weights."""
+    before = load(hidden, m)
+    momentum = multiply_add(keep, before, gradient)
+    weight = multiply_add(descend, momentum, multiply_add(moved, before, load(hidden, w)))
+    store(hidden, m, momentum)
+    store(hidden, w, weight)
+    return weight
 
-    `gradient` is already multiplied by 1 - nu; `decay` and `drift` are those of the wait.
+
+@inlined
+def co_opt_rows(
+    hidden: Any,
+    offsets: Any,
+    signs: Any,
+    drifts: Any,
+    decays: Any,
+    count: Any,
+    units: Any,
+    gradient: Any,
+    alpha: Any,
+    sums: Any,
+    at: Any,
+) -> None:
+    """Algorithm 7 for the active rows: catch up the decay, then one step with a gradient that they share.
+
+    `gradient` is already multiplied by 1 - nu, `drifts` and `decays` are those of the wait. On the way, the
+    sum of the new weights of rows with sign 1 is made in `sums` from `at` on: they stay on in the next step.
     """
-    keep = splat(nu * decay)
-    moved = splat(-alpha * drift)
     descend = splat(-alpha)
-    for unit in range(0, units, 16):
-        before = load(hidden, offset + units + unit)
-        momentum = multiply_add(keep, before, load(gradient, unit))
-        weight = multiply_add(moved, before, load(hidden, offset + unit))
-        store(hidden, offset + units + unit, momentum)
-        store(hidden, offset + unit, multiply_add(descend, momentum, weight))
+    for unit in range(0, units, 128):
+        g0, g1, g2, g3 = (
+            load(gradient, unit),
+            load(gradient, unit + 16),
+            load(gradient, unit + 32),
+            load(gradient, unit + 48),
+        )
+        g4, g5, g6, g7 = (
+            load(gradient, unit + 64),
+            load(gradient, unit + 80),
+            load(gradient, unit + 96),
+            load(gradient, unit + 112),
+        )
+        z0 = splat(np.float32(0.0))
+        z1, z2, z3, z4, z5, z6, z7 = z0, z0, z0, z0, z0, z0, z0
+        for k in range(count):
+            w = offsets[k] + unit
+            m = w + units
+            sign, keep, moved = splat(signs[k]), splat(decays[k]), splat(drifts[k])
+            z0 = multiply_add(sign, co_opt_lanes(hidden, w, m, g0, keep, moved, descend), z0)
+            z1 = multiply_add(sign, co_opt_lanes(hidden, w + 16, m + 16, g1, keep, moved, descend), z1)
+            z2 = multiply_add(sign, co_opt_lanes(hidden, w + 32, m + 32, g2, keep, moved, descend), z2)
+            z3 = multiply_add(sign, co_opt_lanes(hidden, w + 48, m + 48, g3, keep, moved, descend), z3)
+            z4 = multiply_add(sign, co_opt_lanes(hidden, w + 64, m + 64, g4, keep, moved, descend), z4)
+            z5 = multiply_add(sign, co_opt_lanes(hidden, w + 80, m + 80, g5, keep, moved, descend), z5)
+            z6 = multiply_add(sign, co_opt_lanes(hidden, w + 96, m + 96, g6, keep, moved, descend), z6)
+            z7 = multiply_add(sign, co_opt_lanes(hidden, w + 112, m + 112, g7, keep, moved, descend), z7)
+        here = at + unit
+        store(sums, here, z0)
+        store(sums, here + 16, z1)
+        store(sums, here + 32, z2)
+        store(sums, here + 48, z3)
+        store(sums, here + 64, z4)
+        store(sums, here + 80, z5)
+        store(sums, here + 96, z6)
+        store(sums, here + 112, z7)
 
 
 @inlined

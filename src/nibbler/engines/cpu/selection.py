@@ -32,33 +32,9 @@ from nibbler.engines.cpu.layout import (
     COUNT_NOW,
     CUMULANT_SWAPS,
     FEATURE_BLOCK,
-    SWAPPED,
 )
 
 _ONE = np.uint64(1)
-
-
-@inlined
-def list_active_rows(s: Any, a: Any, which: Any, active: Any, count: Any) -> None:
-    """For every question the rows of w_u that are on, in the order of the active features, the bias last."""
-    counts = which * s.num_questions
-    for i in range(counts, counts + s.num_questions):
-        a.list_count[i] = 0
-    for k in range(count):
-        feature = np.int64(active[k])
-        for word in range(s.words):
-            bits = a.member_bits[feature * s.words + word]
-            while bits != 0:
-                i = 64 * word + lowest_bit(bits)
-                bits &= bits - _ONE
-                if i < s.num_questions:
-                    entry = (counts + i) * s.num_rows + a.list_count[counts + i]
-                    a.list_rows[entry] = a.position[feature * s.columns + i]
-                    a.list_count[counts + i] += 1
-    if s.num_rows > s.inputs_per_question:
-        for i in range(counts, counts + s.num_questions):
-            a.list_rows[i * s.num_rows + a.list_count[i]] = s.inputs_per_question
-            a.list_count[i] += 1
 
 
 @inlined
@@ -154,7 +130,6 @@ def swap_columns(s: Any, a: Any, first: Any) -> None:
         crossed &= crossed - _ONE
         position = incremental_top_k(s, a, column)
         if position >= 0:
-            a.clock[SWAPPED] = 1
             if column < s.num_questions:
                 a.swap[column] = position
                 a.input_swaps[column] += 1
@@ -164,76 +139,87 @@ def swap_columns(s: Any, a: Any, first: Any) -> None:
 
 
 @inlined
-def linear_step(s: Any, a: Any, first: Any, active: Any, count: Any, discount: Any) -> Any:
-    """alpha_b * delta of 16 linear answers, from sums over the active features of x_t and x_{t+1}."""
+def add_support(s: Any, a: Any, feature: Any, sums: Any) -> None:
+    """Add an active feature's weights to the values of all linear answers."""
+    at = feature * s.columns
+    for column in range(0, s.columns, 16):
+        store(sums, column, load(sums, column) + load(a.support, at + column))
+
+
+@inlined
+def linear_errors(s: Any, a: Any, active: Any, count: Any, discount: Any) -> None:
+    """delta, into `linear_now`: line 4 of `select_inputs`, line 3 of `select_cumulants`."""
     zero = splat(np.float32(0.0))
-    now, after = zero, zero
+    for column in range(0, s.columns, 16):
+        store(a.linear_now, column, zero)
+        store(a.linear_next, column, zero)
     for k in range(a.clock[COUNT_NOW]):
-        now = now + load(a.support, np.int64(a.active[k]) * s.columns + first)
+        add_support(s, a, np.int64(a.active[k]), a.linear_now)
     for k in range(count):
-        after = after + load(a.support, np.int64(active[k]) * s.columns + first)
-    discounts = splat(np.float32(discount)) * load(a.bootstraps, first)
-    return multiply_add(discounts, after, load(a.cumulant, first)) - now
+        add_support(s, a, np.int64(active[k]), a.linear_next)
+    for column in range(0, s.columns, 16):
+        discounts = splat(np.float32(discount)) * load(a.bootstraps, column)
+        target = multiply_add(discounts, load(a.linear_next, column), load(a.cumulant, column))
+        store(a.linear_now, column, target - load(a.linear_now, column))
 
 
 @inlined
-def widen_bounds(s: Any, a: Any, feature: Any, first: Any, weight: Any, low: Any, high: Any) -> Any:
-    """Let the bounds of 16 columns follow a feature's new utility; returns `low` and `high`."""
+def follow_utility(s: Any, a: Any, feature: Any, column: Any, weight: Any) -> None:
+    """Move the bounds of 16 columns outwards, to a feature's new utility."""
     utility = magnitude(weight)
-    bits = a.member_bits[feature * s.words + first // 64] >> np.uint64(first % 64)
-    low = smaller(blend(bits, utility, low), low)
+    bits = a.member_bits[feature * s.words + column // 64] >> np.uint64(column % 64)
+    low = load(a.low, column)
+    store(a.low, column, smaller(blend(bits, utility, low), low))
     unselected = blend(bits, splat(np.float32(-1.0)), utility)
-    at = feature // FEATURE_BLOCK * s.columns + first
+    at = feature // FEATURE_BLOCK * s.columns + column
     store(a.block_high, at, larger(unselected, load(a.block_high, at)))
-    return low, larger(unselected, high)
+    store(a.high, column, larger(unselected, load(a.high, column)))
 
 
 @inlined
-def learn_columns(s: Any, a: Any, first: Any, active: Any, count: Any, discount: Any) -> None:
-    """Lines 4 and 5 of `select_inputs`, lines 3 and 4 of `select_cumulants`, for 16 columns."""
-    delta = linear_step(s, a, first, active, count, discount)
-    step = splat(s.linear_alpha) * delta
-    low, high = load(a.low, first), load(a.high, first)
+def learn_columns(s: Any, a: Any) -> None:
+    """Line 5 of `select_inputs`, line 4 of `select_cumulants`: plain TD(0) and LMS."""
+    alpha = splat(s.linear_alpha)
     for k in range(a.clock[COUNT_NOW]):
         feature = np.int64(a.active[k])
-        weight = load(a.support, feature * s.columns + first) + step
-        store(a.support, feature * s.columns + first, weight)
-        low, high = widen_bounds(s, a, feature, first, weight, low, high)
-    store(a.low, first, low)
-    store(a.high, first, high)
+        at = feature * s.columns
+        for column in range(0, s.columns, 16):
+            weight = multiply_add(alpha, load(a.linear_now, column), load(a.support, at + column))
+            store(a.support, at + column, weight)
+            follow_utility(s, a, feature, column, weight)
 
 
 @inlined
-def learn_columns_with_momentum(s: Any, a: Any, first: Any, active: Any, count: Any, discount: Any) -> None:
+def learn_columns_with_momentum(s: Any, a: Any) -> None:
     """The same with momentum, under which every weight moves at every step: slow, with tight bounds."""
-    gradient = splat(-s.linear_gain) * linear_step(s, a, first, active, count, discount)
-    nu, alpha = splat(s.linear_nu), splat(-s.linear_alpha)
-    nothing = splat(np.float32(-1.0))
-    low, high = splat(np.float32(np.inf)), nothing
-    for block in range(s.blocks):
-        store(a.block_high, block * s.columns + first, nothing)
+    nu, alpha, gain = splat(s.linear_nu), splat(-s.linear_alpha), splat(-s.linear_gain)
+    nothing, infinite = splat(np.float32(-1.0)), splat(np.float32(np.inf))
+    for column in range(0, s.columns, 16):
+        store(a.low, column, infinite)
+        store(a.high, column, nothing)
+        for block in range(s.blocks):
+            store(a.block_high, block * s.columns + column, nothing)
     for feature in range(s.num_features):
-        at = feature * s.columns + first
-        momentum = nu * load(a.support_momentum, at)
-        if a.is_active[feature]:
-            momentum = momentum + gradient
-        weight = multiply_add(alpha, momentum, load(a.support, at))
-        store(a.support_momentum, at, momentum)
-        store(a.support, at, weight)
-        low, high = widen_bounds(s, a, feature, first, weight, low, high)
-    store(a.low, first, low)
-    store(a.high, first, high)
+        at = feature * s.columns
+        is_active = a.is_active[feature]
+        for column in range(0, s.columns, 16):
+            momentum = nu * load(a.support_momentum, at + column)
+            if is_active:
+                momentum = multiply_add(gain, load(a.linear_now, column), momentum)
+            weight = multiply_add(alpha, momentum, load(a.support, at + column))
+            store(a.support_momentum, at + column, momentum)
+            store(a.support, at + column, weight)
+            follow_utility(s, a, feature, column, weight)
 
 
 @inlined
 def select_inputs_and_cumulants(s: Any, a: Any, active: Any, count: Any, discount: Any) -> None:
-    """Algorithms 4 and 5: `select_inputs` and `select_cumulants`, 16 columns at a time."""
-    a.clock[SWAPPED] = 0
+    """Algorithms 4 and 5: `select_inputs` and `select_cumulants`, for all columns."""
     a.clock[CHANGED_QUESTION] = -1
-    with_momentum = a.support_momentum.size > 0
-    for first in range(0, s.columns, 16):
-        swap_columns(s, a, first)
-        if with_momentum:
-            learn_columns_with_momentum(s, a, first, active, count, discount)
-        else:
-            learn_columns(s, a, first, active, count, discount)
+    for column in range(0, s.columns, 16):
+        swap_columns(s, a, column)
+    linear_errors(s, a, active, count, discount)
+    if a.support_momentum.size > 0:
+        learn_columns_with_momentum(s, a)
+    else:
+        learn_columns(s, a)

@@ -14,19 +14,18 @@ from nibbler.engines.cpu.compile import flush_denormals, inlined, kernel, restor
 from nibbler.engines.cpu.layout import (
     ACTION_BEFORE,
     ACTION_NOW,
+    CHANGES,
+    COUNT_BEFORE,
     COUNT_NOW,
-    LIST_BEFORE,
-    LIST_NEXT,
-    LIST_NOW,
     PENDING,
     STEP,
-    SWAPPED,
     WEIGHTS_TOUCHED,
 )
+from nibbler.engines.cpu.lists import advance_list, turn_changes
 from nibbler.engines.cpu.policy import choose_action
 from nibbler.engines.cpu.questions import pass_over_questions, ready_row, renew_rows, update_question
 from nibbler.engines.cpu.rows import decay_after, drift_after
-from nibbler.engines.cpu.selection import list_active_rows, note_cumulants, select_inputs_and_cumulants
+from nibbler.engines.cpu.selection import note_cumulants, select_inputs_and_cumulants
 from nibbler.mdp.simulate import step_environment
 
 
@@ -52,24 +51,11 @@ def update_base(s: Any, a: Any, feature: Any, slot: Any, error: Any) -> None:
 
 
 @inlined
-def turn_lists(s: Any, a: Any, active: Any, count: Any) -> None:
-    """Lists of active rows for x_t and x_{t+1} under the present selection; the last ones are kept."""
-    before = a.clock[LIST_BEFORE]
-    a.clock[LIST_BEFORE] = a.clock[LIST_NOW]
-    a.clock[LIST_NOW] = a.clock[LIST_NEXT]
-    a.clock[LIST_NEXT] = before
-    if a.clock[SWAPPED]:
-        list_active_rows(s, a, a.clock[LIST_NOW], a.active, a.clock[COUNT_NOW])
-    list_active_rows(s, a, a.clock[LIST_NEXT], active, count)
-
-
-@inlined
 def count_weights(s: Any, a: Any) -> Any:
     """How many weights the gradients of this step reach; the reference's module says what is counted."""
     n = a.clock[COUNT_NOW]
     rows = 0
-    place = a.clock[LIST_NOW] * s.num_questions
-    for i in range(place, place + s.num_questions):
+    for i in range(s.num_questions):
         rows += a.list_count[i]
     h, d = s.num_questions, s.hidden_units
     return 2 * (n + h * d) + d * (rows + 2 * h) + (h + 1) * n
@@ -81,7 +67,7 @@ def nibbler_step(s: Any, a: Any, active: Any, count: Any, reward: Any, discount:
     action = a.clock[ACTION_NOW]
     step = a.clock[STEP] + 1
     num_now = a.clock[COUNT_NOW]
-    turn_lists(s, a, active, count)
+    turn_changes(s, a, active, count)
     for b in range(s.num_actions):
         a.q_values[b] = 0.0
     value, value_next, value_q = pass_over_questions(s, a, discount)
@@ -111,13 +97,13 @@ def nibbler_step(s: Any, a: Any, active: Any, count: Any, reward: Any, discount:
     a.clock[WEIGHTS_TOUCHED] += count_weights(s, a)
     select_inputs_and_cumulants(s, a, active, count, discount)
 
-    if a.support_momentum.size > 0:
-        for k in range(num_now):
-            a.is_active[a.active[k]] = 0
-        for k in range(count):
-            a.is_active[active[k]] = 1
+    for k in range(num_now):
+        a.is_active[a.active[k]] = 0
+        a.active_before[k] = a.active[k]
     for k in range(count):
+        a.is_active[active[k]] = 1
         a.active[k] = active[k]
+    a.clock[COUNT_BEFORE] = num_now
     a.base_clock[0] = step
     a.base_clock[1 + action] += 1
     a.clock[COUNT_NOW] = count
@@ -162,7 +148,8 @@ def settle(s: Any, a: Any) -> None:
     clock = a.clock[STEP]
     if a.clock[PENDING]:
         for i in range(s.num_questions):
-            update_question(s, a, i, LIST_NOW, a.clock[ACTION_BEFORE], clock - 1)
+            update_question(s, a, i, a.clock[ACTION_BEFORE], clock - 1)
+            advance_list(s, a, i, a.clock[CHANGES], clock)
             renew_rows(s, a, i, clock)
         a.clock[PENDING] = 0
     for row in range(s.num_questions * s.num_rows):

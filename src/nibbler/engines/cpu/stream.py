@@ -11,37 +11,39 @@ from nibbler.engines.cpu.layout import (
     ACTION_NOW,
     COUNT_NOW,
     LINES_PER_ACTION,
-    LIST_BEFORE,
+    LISTS_KNOWN,
     MAIN_Q,
     STEP,
-    SWAPPED,
 )
 from nibbler.engines.cpu.nibbler import CompiledNibbler
-from nibbler.engines.cpu.questions import sum_active_rows
+from nibbler.engines.cpu.questions import note_row, sum_noted
 from nibbler.engines.cpu.rows import dot_line
-from nibbler.engines.cpu.selection import list_active_rows
 from nibbler.engines.cpu.step import base_weight, settle
 from nibbler.mdp.philox import ACTION, draw
 
 
 @kernel
 def main_action_values(s: Any, a: Any, active: Any, count: Any) -> None:
-    """The reference's `main_action_values` at an observation, into `q_values`; nothing may be pending.
-
-    The list of active rows goes where the list of x_{t-1} was, which only a pending update would read.
-    """
+    """The reference's `main_action_values` at an observation, into `q_values`; nothing may be pending."""
     control = flush_denormals()
-    list_active_rows(s, a, a.clock[LIST_BEFORE], active, count)
     for b in range(s.num_actions):
         a.q_values[b] = 0.0
+    for k in range(count):
+        a.mark[active[k]] = 1
     for i in range(s.num_questions):
-        sum_active_rows(s, a, i, LIST_BEFORE, a.clock[STEP], a.next_features, 0)
+        on = 0
+        for row in range(s.num_rows):
+            if row == s.inputs_per_question or a.mark[a.inputs[i, row]]:
+                note_row(s, a, i, row, on, np.float32(1.0), a.clock[STEP])
+                on += 1
+        sum_noted(s, a, on, a.next_features, 0, np.float32(0.0), a.next_features, 0)
         for unit in range(0, s.units, 16):
             store(a.next_features, unit, rectify(load(a.next_features, unit)))
         for b in range(s.num_actions):
             at = (i * s.num_lines + MAIN_Q + LINES_PER_ACTION * b) * s.units
             a.q_values[b] += np.float64(dot_line(a.heads, at, a.next_features, s.units))
     for k in range(count):
+        a.mark[active[k]] = 0
         for b in range(s.num_actions):
             a.q_values[b] += np.float64(base_weight(s, a, np.int64(active[k]), 1 + b))
     restore_denormals(control)
@@ -66,5 +68,6 @@ class CompiledStream(CompiledNibbler):
         a.active[: len(active)] = active
         a.clock[COUNT_NOW] = len(active)
         a.clock[ACTION_NOW] = action
-        a.clock[SWAPPED] = 1  # the lists of active rows are those of the observation before
+        a.clock[LISTS_KNOWN] = 0  # they are those of the observation before
+        a.renewed[:] = 1
         return action
