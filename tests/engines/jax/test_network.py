@@ -56,8 +56,11 @@ def logits_numpy(network, noise, x, num_actions):
 def parts(small):
     network = init_network(small, FEATURES, ACTIONS, seed(1))
     # Sigma starts constant; random values make every term count.
-    keys = iter(jax.random.split(jax.random.key(0), 100))
-    network = jax.tree.map(lambda leaf: leaf + 0.3 * jax.random.normal(next(keys), leaf.shape), network)
+    rng = np.random.default_rng(5)
+    network = jax.tree.map(
+        lambda leaf: jnp.asarray(leaf + 0.3 * rng.normal(size=leaf.shape), jnp.float32),
+        jax.device_get(network),
+    )
     noise = draw_noise(small, ACTIONS, seed(1), jnp.uint32(5), net.ONLINE)
     bits = np.random.default_rng(0).random((9, FEATURES)) < 0.2
     return network, noise, bits

@@ -10,6 +10,7 @@ from nibbler.studies.spec import RunSpec, Study
 from nibbler.studies.store import ResultsFolder
 
 
+@pytest.mark.slow  # a process of its own compiles everything anew
 def test_rainbow_runs_in_a_study_as_other_agents_do(small, tmp_path):
     changed = {
         field.name: getattr(small, field.name)

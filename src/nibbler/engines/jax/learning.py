@@ -11,7 +11,7 @@ MEAN_DECAY = 0.9  # Adam's usual constants, which DQN Zoo leaves alone
 SQUARE_DECAY = 0.999
 LARGEST_PRIORITY = 100.0
 
-_ROWS = 8  # of a block that is summed at a time
+_FOLDS, _SHORT = 16, 2_048  # a long sum is folded by 16 until it is short
 
 
 class Transitions(NamedTuple):
@@ -99,22 +99,19 @@ def priorities(each: jax.Array) -> jax.Array:
     return jnp.clip(jnp.abs(each), 0.0, LARGEST_PRIORITY)
 
 
-def _sum_in_blocks(leaf: jax.Array) -> jax.Array:
-    rows = leaf.reshape(-1, leaf.shape[-1])
-    if len(rows) < _ROWS:
-        return jnp.square(leaf).sum()
-    whole = len(rows) - len(rows) % _ROWS
-
-    def add(i: jax.Array, sums: jax.Array) -> jax.Array:
-        return sums + jnp.square(jax.lax.dynamic_slice_in_dim(rows, i * _ROWS, _ROWS))
-
-    sums = jax.lax.fori_loop(0, whole // _ROWS, add, jnp.zeros((_ROWS, rows.shape[1]), leaf.dtype))
-    return sums.sum() + jnp.square(rows[whole:]).sum()
+def _folded_sum_of_squares(leaf: jax.Array) -> jax.Array:
+    parts = jnp.square(leaf).reshape(-1)
+    while parts.size > _SHORT and parts.size % _FOLDS == 0:
+        rows = parts.reshape(_FOLDS, -1)
+        parts = sum(rows[1:], start=rows[0])
+    return parts.sum()
 
 
 def sum_of_squares(leaf: jax.Array) -> jax.Array:
-    """The squared length of a gradient; on CPUs in blocks, where XLA's sum is one slow chain of additions."""
-    return jax.lax.platform_dependent(leaf, cpu=_sum_in_blocks, default=lambda leaf: jnp.square(leaf).sum())
+    """The squared length of a gradient; folded on CPUs, where XLA sums in one slow chain of additions."""
+    return jax.lax.platform_dependent(
+        leaf, cpu=_folded_sum_of_squares, default=lambda leaf: jnp.square(leaf).sum()
+    )
 
 
 def clip_scale(gradient: Network, max_norm: jax.Array) -> jax.Array:

@@ -27,32 +27,32 @@ def multiply_high(x: jax.Array, y: jax.Array) -> jax.Array:
     return x_high * y_high + (middle >> 16) + (other >> 16)
 
 
-def _round(_: Any, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-    x0, x1, x2, x3, k0, k1 = state
-    m0, m1 = jnp.uint32(_MULTIPLIER_0), jnp.uint32(_MULTIPLIER_1)
-    high_0, high_1 = multiply_high(m0, x0), multiply_high(m1, x2)
-    key_0, key_1 = k0 + jnp.uint32(_WEYL_0), k1 + jnp.uint32(_WEYL_1)
-    return high_1 ^ x1 ^ k0, m1 * x2, high_0 ^ x3 ^ k1, m0 * x0, key_0, key_1
+def _round(_: Any, state: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """One round on words[4, ...], with the key of that round."""
+    words, k0, k1 = state
+    multipliers = jnp.array([_MULTIPLIER_1, _MULTIPLIER_0], jnp.uint32).reshape(2, *(1,) * (words.ndim - 1))
+    factors = jnp.stack([words[2], words[0]])
+    high, low = multiply_high(multipliers, factors), multipliers * factors
+    after = jnp.stack([high[0] ^ words[1] ^ k0, low[0], high[1] ^ words[3] ^ k1, low[1]])
+    return after, k0 + jnp.uint32(_WEYL_0), k1 + jnp.uint32(_WEYL_1)
 
 
-def _rolled(*state: jax.Array) -> tuple[jax.Array, ...]:
-    return jax.lax.fori_loop(0, _ROUNDS, _round, state)[:4]
+def _rolled(words: jax.Array, k0: jax.Array, k1: jax.Array) -> jax.Array:
+    return jax.lax.fori_loop(0, _ROUNDS, _round, (words, k0, k1), unroll=2)[0]
 
 
-def _unrolled(*state: jax.Array) -> tuple[jax.Array, ...]:
+def _unrolled(words: jax.Array, k0: jax.Array, k1: jax.Array) -> jax.Array:
+    state = (words, k0, k1)
     for _ in range(_ROUNDS):
         state = _round(None, state)
-    return state[:4]
+    return state[0]
 
 
-def philox(
-    c0: jax.Array, c1: jax.Array, c2: jax.Array, c3: jax.Array, k0: jax.Array, k1: jax.Array
-) -> tuple[jax.Array, ...]:
-    """Four random words for a counter and a key; all arguments are uint32 arrays that broadcast."""
-    counter = jnp.broadcast_arrays(c0, c1, c2, c3)
-    # A loop is 5 times quicker on CPUs, where XLA would compute all rounds anew for each of the four words;
+def philox(counter: jax.Array, k0: jax.Array, k1: jax.Array) -> jax.Array:
+    """Random words[4, ...] for counters[4, ...] and a key of two words; everything is uint32."""
+    # A loop is many times quicker on CPUs, where XLA would compute all rounds anew for each of four words;
     # on a GPU every turn of a loop would be a kernel launch.
-    return jax.lax.platform_dependent(*counter, k0, k1, cpu=_rolled, default=_unrolled)
+    return jax.lax.platform_dependent(counter, k0, k1, cpu=_rolled, default=_unrolled)
 
 
 def split_seed(seed: int) -> np.ndarray:
@@ -63,15 +63,9 @@ def split_seed(seed: int) -> np.ndarray:
 
 def draw(seed: jax.Array, stream: int, step: jax.Array, slots: jax.Array) -> jax.Array:
     """Words[len(slots), 4] of a stream at a step below 2**32; `seed` is what `split_seed` gives."""
-    words = philox(
-        jnp.asarray(step, jnp.uint32),
-        jnp.uint32(0),
-        slots.astype(jnp.uint32),
-        seed[1],
-        seed[0],
-        jnp.uint32(stream),
-    )
-    return jnp.stack(words, axis=-1)
+    low_step = jnp.asarray(step, jnp.uint32)
+    counter = jnp.broadcast_arrays(low_step, jnp.uint32(0), slots.astype(jnp.uint32), seed[1])
+    return jnp.moveaxis(philox(jnp.stack(counter), seed[0], jnp.uint32(stream)), 0, -1)
 
 
 def draw_words(
