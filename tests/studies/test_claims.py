@@ -58,14 +58,14 @@ def test_a_study_that_is_not_the_papers_has_no_claims() -> None:
 
 @pytest.mark.parametrize("exponent, verdict", [(1.0, "confirmed"), (2.0, "not confirmed")])
 def test_linear_growth_is_judged_by_the_exponent(exponent: float, verdict: str) -> None:
-    parts = [measured("nibbler", n, round(2 * n**exponent)) for n in (2, 4, 8)]
+    parts = [measured("nibbler", n, round(0.5 * n**exponent)) for n in (2, 4, 8, 16)]
     assert status(checks.nibbler_is_nearly_linear, *parts) == verdict
 
 
 def test_linear_growth_needs_three_sizes_and_two_seeds() -> None:
     two = [measured("nibbler", n, 2 * n) for n in (2, 4)]
     assert status(checks.nibbler_is_nearly_linear, *two) == "not enough data"
-    single = [measured("nibbler", n, 2 * n, seeds=1) for n in (2, 4, 8)]
+    single = [measured("nibbler", n, 2 * n, seeds=1) for n in (2, 4, 8, 16)]
     assert status(checks.nibbler_is_nearly_linear, *single) == "not enough data"
 
 
@@ -114,14 +114,17 @@ def test_side_says_what_is_open() -> None:
 
 
 def test_baselines_curve_up() -> None:
-    ours = [measured("nibbler", n, 2 * n) for n in (2, 4, 8)]
-    steep = [measured("q-learning", n, n**2) for n in (2, 4, 8)]
-    missed = [measured("q-learning", n, 2 * n) for n in (2, 4)] + [measured("q-learning", 8, None)]
-    linear = [measured("q-learning", n, n) for n in (2, 4, 8)]
+    sizes = (8, 16, 32)
+    ours = [measured("nibbler", n, n) for n in sizes]
+    steep = [measured("q-learning", n, n**2 // 16) for n in sizes]
+    missed = [measured("q-learning", n, n) for n in (8, 16)] + [measured("q-learning", 32, None)]
+    linear = [measured("q-learning", n, n) for n in sizes]
     assert status(checks.baselines_curve_up, *ours, *steep) == "confirmed"
     assert status(checks.baselines_curve_up, *ours, *missed) == "confirmed"
     assert status(checks.baselines_curve_up, *ours, *linear) == "not enough data"
-    slow_too = [measured("nibbler", n, n**2) for n in (2, 4, 8)]
+    small = [measured(a, n, n**2) for a in ("nibbler", "q-learning") for n in (2, 4, 8)]
+    assert status(checks.baselines_curve_up, *small) == "not enough data"
+    slow_too = [measured("nibbler", n, n**2 // 16) for n in sizes]
     assert status(checks.baselines_curve_up, *slow_too, *steep) == "not enough data"
     large = [measured("nibbler", 128, 100), measured("q-learning", 128, 100)]
     assert status(checks.baselines_curve_up, *ours, *linear, *large) == "not confirmed"
@@ -176,7 +179,7 @@ def test_a_weak_nibbler_against_a_large_q_network() -> None:
 
 
 def test_varied_boards_and_the_noisy_wind() -> None:
-    parts = [measured(a, n, 2 * n) for a in ("nibbler", "nibbler+") for n in (2, 4, 8)]
+    parts = [measured(a, n, 2 * n) for a in ("nibbler", "nibbler+") for n in (2, 4, 8, 16)]
     assert status(checks.varied_boards_are_learned, *parts) == "confirmed"
     assert status(checks.varied_boards_scale, *parts) == "confirmed"
     assert status(checks.noisy_wind_is_worse, *parts) == "not enough data"

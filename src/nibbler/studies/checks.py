@@ -14,6 +14,7 @@ from nibbler.studies.results import Measured, StudyResults, agent_label
 
 LONG_ENOUGH = 1_000_000  # steps per board before a failure to learn counts
 LINEAR_RANGE = (0.75, 1.25)  # exponents that we call "nearly linear"
+LARGE_PROBLEM = 16  # boards from which on a steep ratio counts as curving up
 SAME_SLOPE = 0.1  # exponents whose intervals are no further apart are not measurably different
 BASELINES = ("q-learning", "qv-learning", "rainbow")
 
@@ -149,7 +150,11 @@ def baselines_curve_up(results: StudyResults) -> tuple[bool, str]:
     texts, undecided = [], []
     for agent in present:
         missed = [n for n in reached if (m := results.get(agent, n)) and not learned(results, m)]
-        steep = [n for n, e in results.doubling_ratios(agent).items() if _curves_up(e, ratios.get(n))]
+        steep = [
+            n
+            for n, e in results.doubling_ratios(agent).items()
+            if n >= LARGE_PROBLEM and _curves_up(e, ratios.get(n))
+        ]
         if missed or steep:
             if missed:
                 where = f"not reached on {missed[0]}"
