@@ -15,12 +15,14 @@ have B * d units.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from nibbler.agents.config import LinearConfig, NibblerConfig, ValueNetworkConfig
-from nibbler.mdp.philox import HEADS, HIDDEN, SELECTION, draw_array, permutation
+from nibbler.agents.policy import epsilon_greedy
+from nibbler.mdp.philox import ACTION, HEADS, HIDDEN, SELECTION, draw_array, permutation
 
 
 def weight_spread(fan_in: int) -> float:
@@ -125,6 +127,22 @@ def initial_network_state(
     state["hidden_momentum"] = np.zeros((rows, d))
     state["head_q_momentum"] = np.zeros((num_actions, units))
     return state
+
+
+def network_action_values(state: Mapping[str, np.ndarray], active: np.ndarray) -> np.ndarray:
+    """Action values of a value network's canonical state, for a list of active features."""
+    weights, blocks = state["hidden_weights"], state["block_of_feature"]
+    units = np.zeros((int(blocks.max()) + 1, weights.shape[1]))
+    np.add.at(units, blocks[active], weights[active])
+    if len(weights) > len(blocks):  # the biases of the blocks
+        units += weights[len(blocks) :]
+    values: np.ndarray = state["head_q"] @ np.maximum(units, 0.0).ravel()
+    return values
+
+
+def select_action(action_values: np.ndarray, epsilon: float, seed: int, step: int, slot: int = 0) -> int:
+    """A_t: epsilon-greedy by the two words that step t has for it (slot 1 where a new episode begins)."""
+    return epsilon_greedy(action_values, epsilon, draw_array(seed, ACTION, step, [slot])[0])
 
 
 def initial_linear_state(config: LinearConfig, num_features: int, num_actions: int) -> dict[str, Any]:

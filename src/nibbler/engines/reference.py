@@ -5,11 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from nibbler.agents.config import AgentConfig, NibblerConfig
-from nibbler.agents.policy import epsilon_greedy
+from nibbler.engines.initial import select_action
 from nibbler.engines.learners import NibblerLearner, Transition, make_learner
 from nibbler.engines.settle import settled
 from nibbler.mdp.environment import Environment
-from nibbler.mdp.philox import ACTION, draw_array
 from nibbler.mdp.simulate import observe_reference, start_reference, step_reference
 
 AGENTS = frozenset({"nibbler", "q-learning", "qv-learning", "known-structure", "linear", "random", "planner"})
@@ -125,11 +124,6 @@ class ReferenceStream:
         self.num_steps = int(state["step"])
         self._action = int(state["action"])
         self._active = np.array(state["active"], dtype=np.int32)
-
-
-def select_action(action_values: np.ndarray, epsilon: float, seed: int, step: int, slot: int = 0) -> int:
-    """A_t: epsilon-greedy by the two words that step t has for it (slot 1 where a new episode begins)."""
-    return epsilon_greedy(action_values, epsilon, draw_array(seed, ACTION, step, [slot])[0])
 
 
 def dense(active: np.ndarray, num_features: int) -> np.ndarray:

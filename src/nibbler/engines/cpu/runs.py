@@ -14,7 +14,7 @@ from nibbler.agents.config import (
     RandomConfig,
     ValueNetworkConfig,
 )
-from nibbler.agents.policy import epsilon_greedy, exploration_threshold
+from nibbler.agents.policy import exploration_threshold
 from nibbler.engines.cpu import layout, linear, network
 from nibbler.engines.cpu.linear import export_linear, linear_arrays, linear_settings, load_linear, run_linear
 from nibbler.engines.cpu.network import (
@@ -28,9 +28,13 @@ from nibbler.engines.cpu.network import (
 from nibbler.engines.cpu.nibbler import CompiledNibbler
 from nibbler.engines.cpu.policy import ACTION_NOW, COUNT_NOW, STEP, run_policy
 from nibbler.engines.cpu.step import run_nibbler
-from nibbler.engines.initial import initial_linear_state, initial_network_state
+from nibbler.engines.initial import (
+    initial_linear_state,
+    initial_network_state,
+    network_action_values,
+    select_action,
+)
 from nibbler.mdp.environment import Environment
-from nibbler.mdp.philox import ACTION, draw_array
 from nibbler.mdp.simulate import greedy_action, observe, start
 
 
@@ -81,8 +85,7 @@ class CpuRun:
         return self._buffer[: observe(self.env.tables, self._states, self._buffer)].copy()
 
     def _first_action(self, values: np.ndarray) -> int:
-        words = draw_array(self.seed, ACTION, 0, [0])[0]
-        return epsilon_greedy(values, self.config.epsilon, words)
+        return select_action(values, self.config.epsilon, self.seed, 0)
 
 
 class NibblerRun(CpuRun):
@@ -134,7 +137,7 @@ class NetworkRun(CpuRun):
         self._settings = network_settings(config, blocks, env.num_actions, seed)
         self._arrays = network_arrays(self._settings, config, env.max_active)
         active = self._first_observation()
-        action = self._first_action(_action_values(initial, active))
+        action = self._first_action(network_action_values(initial, active))
         self._load({**initial, "active": active, "action": np.array(action), "step": np.array(0)})
 
     def _run(self, bin_size: int, rewards: np.ndarray) -> None:
@@ -159,17 +162,6 @@ class NetworkRun(CpuRun):
 
     def _load(self, state: Mapping[str, np.ndarray]) -> None:
         load_network(self._settings, self._arrays, state)
-
-
-def _action_values(initial: Mapping[str, np.ndarray], active: np.ndarray) -> np.ndarray:
-    """Action values of a value network before its first step, which choose A_0."""
-    weights, blocks = initial["hidden_weights"], initial["block_of_feature"]
-    units = np.zeros((int(blocks.max()) + 1, weights.shape[1]))
-    np.add.at(units, blocks[active], weights[active])
-    if len(weights) > len(blocks):
-        units += weights[len(blocks) :]
-    values: np.ndarray = initial["head_q"] @ np.maximum(units, 0.0).ravel()
-    return values
 
 
 class LinearRun(CpuRun):

@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 
 from nibbler.agents.config import AgentConfig, NibblerConfig, QLearningConfig, QVLearningConfig
-from nibbler.agents.policy import epsilon_greedy
 from nibbler.engines.cuda.device import require_gpu
-from nibbler.engines.initial import initial_network_state, initial_nibbler_state
+from nibbler.engines.initial import (
+    initial_network_state,
+    initial_nibbler_state,
+    network_action_values,
+    select_action,
+)
 from nibbler.mdp.environment import Environment
-from nibbler.mdp.philox import ACTION, draw_array
 from nibbler.mdp.simulate import observe_reference, start_reference
 
 AGENTS = frozenset({"nibbler", "q-learning", "qv-learning"})
@@ -53,11 +56,10 @@ def initial_state(env: Environment, config: AgentConfig, seed: int) -> dict[str,
         values = np.zeros(env.num_actions)  # the main weights start at zero
     elif isinstance(config, QLearningConfig | QVLearningConfig):
         learner = initial_network_state(config, np.zeros(env.num_features, np.int32), env.num_actions, seed)
-        rows = [*active, env.num_features] if config.hidden_bias else active
-        values = learner["head_q"] @ np.maximum(learner["hidden_weights"][rows].sum(axis=0), 0.0)
+        values = network_action_values(learner, active)
     else:
         raise ValueError(f"the cuda engine runs {', '.join(sorted(AGENTS))}; not {config.name!r}")
-    action = epsilon_greedy(values, config.epsilon, draw_array(seed, ACTION, 0, [0])[0])
+    action = select_action(values, config.epsilon, seed, 0)
     return {**learner, "states": states, "active": active, "action": np.array(action), "step": np.array(0)}
 
 
