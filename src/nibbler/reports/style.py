@@ -51,7 +51,7 @@ AGENT_MARKERS = {
     "q-learning": "s",
     "qv-learning": "^",
     "rainbow": "P",
-    "linear": "v",
+    "linear": "*",
     "known-structure": "X",
 }
 OTHER_COLOURS = (

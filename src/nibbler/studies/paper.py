@@ -270,7 +270,7 @@ STUDIES: dict[str, PaperStudy] = {
             "scaling",
             "How do steps to threshold and compute grow when the problem doubles?",
             "Experiments, second subsection (threshold and doubling ratio)",
-            "The runs of `curves`, read by TimestepsToThreshold (reward 0) and TimestepDoublingRatio.",
+            "The runs of the study curves, read by TimestepsToThreshold (reward 0) and TimestepDoublingRatio.",
             curves,
             ("scaling", "compute"),
         ),
