@@ -1,3 +1,4 @@
+import re
 from itertools import pairwise
 
 import jax
@@ -9,6 +10,7 @@ from nibbler.agents.rainbow import RainbowConfig
 from nibbler.engines import jax as jax_engine
 from nibbler.engines.jax import FunctionalEnvironment, open_packed_runs, shape_key
 from nibbler.engines.jax.rainbow import Segment, schedule
+from nibbler.engines.jax.replay import ring_size
 from nibbler.engines.run import open_run, train
 from nibbler.mdp import simulate
 from nibbler.mdp.environment import Environment
@@ -149,6 +151,17 @@ def test_updates_change_priorities_of_replayed_transitions_alone(small, matching
     assert (after[fresh] > 0).all()
     changed = np.flatnonzero(before[: made - 4] != after[: made - 4])
     assert 1 <= changed.size <= small.batch_size
+
+
+def test_the_compiled_loop_changes_the_replay_in_place(small, matching):
+    """A copy of a million transitions in every cycle would take longer than the update itself."""
+    run = open_run(matching, small, 0)._packed
+    program = run._programs.cycles.lower(run._state, run._run, np.uint32(0), np.uint32(1)).compile().as_text()
+    shapes = [f"[{ring_size(small)}", "[3,128]"]  # the ring, and the priorities
+    lines = [line for line in program.splitlines() if any(shape in line for shape in shapes)]
+    assert any("scatter(" in line for line in lines)
+    assert any("dynamic-update-slice(" in line for line in lines)
+    assert not [line for line in lines if re.search(r"= \S+ copy\(", line)]
 
 
 # --- Several runs at once --------------------------------------------------------------------------

@@ -161,6 +161,9 @@ class Loop:
             scalars.learning_rate,
             scalars.adam_epsilon,
         )
+        # Weights are never negative. Asking shows XLA that the old priorities are read before they change;
+        # otherwise it copies them all, to change the copy.
+        each = jnp.where(weights >= 0.0, each, 0.0)
         replay = memory.update_priorities(replay, drawn.leaves, priorities(each), scalars.priority_exponent)
         return state._replace(network=network, adam=adam, replay=replay)
 
