@@ -55,12 +55,13 @@ def draw_lines(axes: Axes, lines: Lines, with_threshold: float | None = None) ->
 
 def shared_legend(figure: Figure, panels: list[Axes], widest: int) -> None:
     """One legend under the panels instead of one in each."""
-    columns = 4 if widest > 1 else 2
     entries: dict[str, Artist] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
     if entries:
+        long = max(map(len, entries)) > 22
+        columns = 4 if widest > 1 else (1 if long else 2)
         figure.legend(
             list(entries.values()),
             list(entries),
@@ -169,7 +170,12 @@ def threshold_panel(axes: Axes, results: StudyResults) -> None:
             label += f" (exponent {law.exponent.value:.2f})"
             line = np.array([law.fitted[0], law.fitted[-1]], dtype=np.float64)
             axes.plot(
-                line, law.steps(line), color=colour(agent), linewidth=0.9, linestyle=(0, (4, 2)), alpha=0.7
+                line * shift,
+                law.steps(line),
+                color=colour(agent),
+                linewidth=0.9,
+                linestyle=(0, (4, 2)),
+                alpha=0.7,
             )
         draw_estimates(axes, by_boards, colour(agent), label, marker(agent), shift)
     boards_axis(axes, results.boards)

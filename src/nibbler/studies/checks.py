@@ -167,7 +167,7 @@ def baselines_curve_up(results: StudyResults) -> tuple[bool, str]:
     if undecided and max(results.boards) < 128:
         names = ", ".join(map(agent_label, undecided))
         raise NotEnoughDataError(
-            f"{names} keeps up until {max(results.boards)} boards; the claim is about 128"
+            f"still learning on {max(results.boards)} boards: {names}; the claim is about 128"
         )
     return not undecided, "; ".join(texts) or "no baseline slows down more than Nibbler"
 

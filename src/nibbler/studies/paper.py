@@ -261,8 +261,8 @@ STUDIES: dict[str, PaperStudy] = {
             "How does each agent's reward grow with experience, from 2 to 128 boards?",
             "Experiments, first subsection (reward curves by scale)",
             "All agents on doubling numbers of boards; seeds as in the paper (Nibbler 3, QV 3, Q 10, "
-            "Rainbow 2). Rainbow runs at the paper's size only. Linear Q is ours: section 2.2 says that it "
-            "must fail.",
+            "Rainbow 2; laptop 3). Rainbow runs at the paper's size only. Linear Q is ours: section 2.2 "
+            "says that it must fail.",
             curves,
             ("curves", "discovery"),
         ),
@@ -270,7 +270,8 @@ STUDIES: dict[str, PaperStudy] = {
             "scaling",
             "How do steps to threshold and compute grow when the problem doubles?",
             "Experiments, second subsection (threshold and doubling ratio)",
-            "The runs of the study curves, read by TimestepsToThreshold (reward 0) and TimestepDoublingRatio.",
+            "The runs of the study curves, read by TimestepsToThreshold (reward 0) and "
+            "TimestepDoublingRatio.",
             curves,
             ("scaling", "compute"),
         ),
