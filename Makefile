@@ -8,10 +8,10 @@ JOBS ?= 2
 # The CUDA version of `make test-gpu`: 12 or 13.
 CUDA ?= 12
 
-.PHONY: help install demo test lint test-slow test-gpu format clean
+.PHONY: help install demo test lint test-slow test-gpu test-oracles format clean
 
 help:  ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 install: $(STAMP)  ## make .venv with the package and all that the tests need (done once)
 
@@ -41,8 +41,16 @@ test-slow: install  ## the statistical tests, which take longer
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "slow and not gpu"
 
 test-gpu: install  ## the tests that need a CUDA device (CUDA=12 or CUDA=13)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[cuda$(CUDA)]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[cuda$(CUDA)]" "jax[cuda$(CUDA)]"
 	$(BIN)/python -m pytest -q -m gpu
+
+# gymnax wants an older Gymnasium than ours, so these have an environment of their own.
+test-oracles: install  ## Rainbow's loss against rlax, the gymnax adapter against gymnax
+	test -x $(VENV)/oracles/bin/python || $(PYTHON) -m venv $(VENV)/oracles
+	$(VENV)/oracles/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[jax]" \
+		pytest hypothesis gymnax rlax
+	$(VENV)/oracles/bin/python -m pytest -q -rs tests/engines/jax/test_gymnax_adapter.py \
+		tests/engines/jax/test_learning.py
 
 format: install  ## let ruff rewrite the code in the project's style
 	$(BIN)/ruff check --fix $(CODE)

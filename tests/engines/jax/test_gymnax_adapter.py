@@ -109,7 +109,7 @@ def test_gymnax_is_not_imported():
 
 
 def test_gymnax_itself_accepts_the_adapter():
-    pytest.importorskip("gymnax", reason="gymnax is not installed; CI has an optional job with it")
+    pytest.importorskip("gymnax", reason="gymnax is not installed; `make test-oracles` has it")
     from gymnax.environments import environment
     from gymnax.experimental.rollout import RolloutWrapper
     from gymnax.wrappers.gym import GymnaxToGymWrapper

@@ -194,7 +194,7 @@ def test_adam_follows_its_definition_for_several_steps(problem):
 
 
 def test_rlax_computes_the_same_losses(problem):
-    rlax = pytest.importorskip("rlax", reason="rlax is not installed; CI has an optional job with it")
+    rlax = pytest.importorskip("rlax", reason="rlax is not installed; `make test-oracles` has it")
     online, target, batch, _, noise, support = problem
     predicted = net.logits(online, noise.online, batch.observations)
     online_next = net.logits(online, noise.online_next, batch.next_observations)
