@@ -188,7 +188,7 @@ def test_starting_an_episode_learns_nothing_and_leaves_from_its_own_observation(
     action = agent.start([7, 8, 9])
     after = agent.state()
     for name in before:
-        if name not in ("active", "action", "renewed"):  # the last says how the CPU engine sums next, not what
+        if name not in ("active", "action", "renewed"):  # the last: how the CPU engine sums next
             np.testing.assert_array_equal(before[name], after[name], err_msg=name)
     assert after["active"].tolist() == [7, 8, 9]
     assert action == int(np.argmax(agent.action_values([7, 8, 9]))) == twin.start([7, 8, 9])
