@@ -143,9 +143,15 @@ def quickstart(size: str) -> list[RunSpec]:
     if size == "smoke":
         return [s for s in curves(size) if s.environment["num_boards"] in (2, 4)]
     steps = {2: 2_500_000, 4: 6_000_000}
-    # The longest runs first, so that two cores finish together.
-    order = [(n, agent) for n in (4, 2) for agent in ("nibbler", "q-learning", "qv-learning", "linear")]
-    specs = [s for n, agent in order for s in runs(size, n, {"name": agent}, 2, steps[n])]
+    specs = []
+    for n in (4, 2):  # the longest runs first, so that two cores finish together
+        seeds = {
+            agent: runs(size, n, {"name": agent}, 2, steps[n])
+            for agent in ("nibbler", "q-learning", "qv-learning", "linear")
+        }
+        # Two agents in turn: the second Nibbler then finds its code compiled by the first.
+        for first, second in (("nibbler", "q-learning"), ("qv-learning", "linear")):
+            specs += [seeds[first][0], seeds[second][0], seeds[first][1], seeds[second][1]]
     return specs + planner_runs(size, (2, 4))
 
 
