@@ -15,9 +15,9 @@ constexpr u32 STREAM_TRANSITION = 0;
 constexpr u32 STREAM_ACTION = 1;
 constexpr u32 STREAM_HIDDEN = 4;
 
-constexpr int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
-constexpr int divide_up(int value, int by) { return (value + by - 1) / by; }
-constexpr int power_of_two_from(int value) {
+__host__ __device__ constexpr int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
+__host__ __device__ constexpr int divide_up(int value, int by) { return (value + by - 1) / by; }
+__host__ __device__ constexpr int power_of_two_from(int value) {
   int power = 1;
   while (power < value) power *= 2;
   return power;
