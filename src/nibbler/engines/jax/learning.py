@@ -1,5 +1,7 @@
 """What one Rainbow update does: project the target distribution, take the loss, clip, and step with Adam."""
 
+import functools
+import operator
 from typing import Any, NamedTuple
 
 import jax
@@ -100,11 +102,17 @@ def priorities(each: jax.Array) -> jax.Array:
 
 
 def _folded_sum_of_squares(leaf: jax.Array) -> jax.Array:
-    parts = jnp.square(leaf).reshape(-1)
+    if leaf.size <= _SHORT or leaf.size % _FOLDS:
+        return jnp.square(leaf).sum()
+    # Squared row by row on the way into the first fold; whole, XLA would write the squares to memory first.
+    parts = _fold([jnp.square(row) for row in leaf.reshape(_FOLDS, -1)])
     while parts.size > _SHORT and parts.size % _FOLDS == 0:
-        rows = parts.reshape(_FOLDS, -1)
-        parts = sum(rows[1:], start=rows[0])
+        parts = _fold(list(parts.reshape(_FOLDS, -1)))
     return parts.sum()
+
+
+def _fold(rows: list[jax.Array]) -> jax.Array:
+    return functools.reduce(operator.add, rows)
 
 
 def sum_of_squares(leaf: jax.Array) -> jax.Array:
