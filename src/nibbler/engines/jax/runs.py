@@ -102,8 +102,8 @@ class PackedRainbowRuns:
         if segment.learn:
             self._state = programs.learn(self._state, self._run, jnp.uint32(segment.end))
         if segment.copy_target:
-            # A copy of the network alone. A program that took over the buffers of the whole state and handed its
-            # parts on would give back a damaged network on GPUs (github.com/jax-ml/jax/issues/39625).
+            # A copy of the network alone. A program that took over the buffers of the whole state and handed
+            # its parts on would damage them on GPUs (github.com/jax-ml/jax/issues/39625).
             target = programs.copy_network(self._state.network)
             self._state = self._state._replace(target_network=target)
         return earned
