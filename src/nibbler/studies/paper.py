@@ -149,9 +149,9 @@ def quickstart(size: str) -> list[RunSpec]:
             agent: runs(size, n, {"name": agent}, 2, steps[n])
             for agent in ("nibbler", "q-learning", "qv-learning", "linear")
         }
-        # Two agents in turn: the second Nibbler then finds its code compiled by the first.
-        for first, second in (("nibbler", "q-learning"), ("qv-learning", "linear")):
-            specs += [seeds[first][0], seeds[second][0], seeds[first][1], seeds[second][1]]
+        # The second Nibbler waits a little, so that it finds its code compiled by the first.
+        order = "nibbler q-learning q-learning qv-learning nibbler qv-learning linear linear".split()
+        specs += [seeds[agent].pop(0) for agent in order]
     return specs + planner_runs(size, (2, 4))
 
 
