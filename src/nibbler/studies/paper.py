@@ -150,8 +150,8 @@ def quickstart(size: str) -> list[RunSpec]:
             for agent in ("nibbler", "q-learning", "qv-learning", "linear")
         }
         # The second Nibbler waits a little, so that it finds its code compiled by the first.
-        order = "nibbler q-learning q-learning qv-learning nibbler qv-learning linear linear".split()
-        specs += [seeds[agent].pop(0) for agent in order]
+        nibbler, q, qv, linear = seeds.values()
+        specs += [nibbler[0], q[0], q[1], qv[0], nibbler[1], qv[1], linear[0], linear[1]]
     return specs + planner_runs(size, (2, 4))
 
 
