@@ -5,8 +5,8 @@ AVX-512, two of AVX2, four of NEON). Loops over hidden units or questions are wr
 left to the auto-vectoriser, so that they are fast by construction and sums have one defined order: the same
 bits from every call, whatever the compiler inlines where.
 
-Arrays are flat and contiguous float32; an offset counts floats. `load`, `store`, `splat`, `multiply_add`, ...
-exist in compiled code only.
+They are read from and written to `Cells` of float32; an offset counts floats. All of this exists in compiled
+code only.
 """
 
 import operator
@@ -49,9 +49,8 @@ def _constant(value: float) -> Any:
     return ir.Constant(_VECTOR, [value] * WIDTH)
 
 
-def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.gep(data, [offset])
+def _pointer(builder: Any, cells: Any, offset: Any) -> Any:
+    return builder.bitcast(builder.gep(cells, [offset]), _VECTOR.as_pointer())
 
 
 def _call(builder: Any, name: str, arguments: list[Any]) -> Any:
@@ -60,44 +59,26 @@ def _call(builder: Any, name: str, arguments: list[Any]) -> Any:
 
 
 @intrinsic
-def load(typingctx: Any, array: Any, offset: Any) -> Any:
-    """The sixteen floats of a flat array from an offset on."""
+def load(typingctx: Any, cells: Any, offset: Any) -> Any:
+    """The sixteen floats from an offset on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _pointer(context, builder, signature.args[0], *arguments)
-        value = builder.load(builder.bitcast(pointer, _VECTOR.as_pointer()))
+        value = builder.load(_pointer(builder, *arguments))
         value.align = 4
         return value
 
-    return lanes(array, types.int64), generate
+    return lanes(cells, types.int64), generate
 
 
 @intrinsic
-def store(typingctx: Any, array: Any, offset: Any, value: Any) -> Any:
-    """Write sixteen floats into a flat array from an offset on."""
+def store(typingctx: Any, cells: Any, offset: Any, value: Any) -> Any:
+    """Write sixteen floats from an offset on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _pointer(context, builder, signature.args[0], arguments[0], arguments[1])
-        builder.store(arguments[2], builder.bitcast(pointer, _VECTOR.as_pointer())).align = 4
+        builder.store(arguments[2], _pointer(builder, arguments[0], arguments[1])).align = 4
         return context.get_dummy_value()
 
-    return types.void(array, types.int64, lanes), generate
-
-
-@intrinsic
-def prefetch(typingctx: Any, array: Any, offset: Any) -> Any:
-    """Ask for the cache line of an element before it is needed; changes no value."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = builder.bitcast(
-            _pointer(context, builder, signature.args[0], *arguments), ir.IntType(8).as_pointer()
-        )
-        kind = ir.FunctionType(ir.VoidType(), [pointer.type, _INT, _INT, _INT])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [pointer, ir.Constant(_INT, 0), ir.Constant(_INT, 2), ir.Constant(_INT, 1)])
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64), generate
+    return types.void(cells, types.int64, lanes), generate
 
 
 @intrinsic

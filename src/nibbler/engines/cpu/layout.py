@@ -69,6 +69,7 @@ class NibblerSettings(NamedTuple):
     spread: float  # half the width of fresh random weights
     random_swaps: bool
     random_questions: bool
+    has_linear_momentum: bool
     explore_below: Any
     seed: Any
 
@@ -98,6 +99,7 @@ class NibblerArrays(NamedTuple):
     linear_now: Array  # (column): w_support^T x_t
     linear_next: Array
     active: Array  # x_t, as a list
+    active_next: Array  # x_{t+1}, as a list
     active_before: Array  # x_{t-1}, as a list
     is_active: Array  # x_t, as a mask
     mark: Array  # scratch (feature)
@@ -177,6 +179,7 @@ def nibbler_settings(
         spread=weight_spread(config.inputs_per_question),
         random_swaps=config.swapped_input == "random",
         random_questions=config.changed_question == "random",
+        has_linear_momentum=config.linear_momentum > 0.0,
         explore_below=np.uint64(exploration_threshold(config.epsilon)),
         seed=np.uint64(seed),
     )
@@ -213,6 +216,7 @@ def nibbler_arrays(s: NibblerSettings, config: NibblerConfig, max_active: int) -
         linear_now=zeros(s.columns),
         linear_next=zeros(s.columns),
         active=np.zeros(max_active, dtype=np.int32),
+        active_next=np.zeros(max_active, dtype=np.int32),
         active_before=np.zeros(max_active, dtype=np.int32),
         is_active=np.zeros(s.num_features, dtype=np.uint8),
         mark=np.zeros(s.num_features, dtype=np.uint8),

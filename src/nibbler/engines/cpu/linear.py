@@ -39,7 +39,8 @@ class LinearArrays(NamedTuple):
     momentum: Array
     touched: Array  # int64
     action_counts: Array
-    active: Array
+    active: Array  # x_t
+    active_next: Array  # x_{t+1}
     q_values: Array
     decay: Array
     drift: Array
@@ -70,6 +71,7 @@ def linear_arrays(config: LinearConfig, num_features: int, num_actions: int, max
         touched=zeros(size, np.int64),
         action_counts=np.zeros(num_actions, dtype=np.int64),
         active=np.zeros(max_active, dtype=np.int32),
+        active_next=np.zeros(max_active, dtype=np.int32),
         q_values=zeros(num_actions, np.float64),
         decay=decay,
         drift=drift,
@@ -87,13 +89,13 @@ def weight_now(s: Any, a: Any, feature: Any, action: Any) -> Any:
 
 
 @inlined
-def linear_step(s: Any, a: Any, active: Any, count: Any, reward: Any, discount: Any) -> None:
-    """One step of linear Q-learning: `active[:count]` is x_{t+1}."""
+def linear_step(s: Any, a: Any, count: Any, reward: Any, discount: Any) -> None:
+    """One step of linear Q-learning: x_{t+1} is `active_next[:count]`."""
     action, step = a.clock[ACTION_NOW], a.clock[STEP] + 1
     for b in range(s.num_actions):
         a.q_values[b] = 0.0
         for k in range(count):
-            a.q_values[b] += np.float64(weight_now(s, a, np.int64(active[k]), b))
+            a.q_values[b] += np.float64(weight_now(s, a, np.int64(a.active_next[k]), b))
     action_next = choose_action(a.q_values, s.num_actions, s.explore_below, s.seed, step)
     largest, value = a.q_values[0], 0.0
     for b in range(1, s.num_actions):
@@ -113,7 +115,7 @@ def linear_step(s: Any, a: Any, active: Any, count: Any, reward: Any, discount: 
     a.error_sum[0] += abs(error)
     a.clock[WEIGHTS_TOUCHED] += a.clock[COUNT_NOW]
     for k in range(count):
-        a.active[k] = active[k]
+        a.active[k] = a.active_next[k]
     a.action_counts[action] += 1
     a.clock[COUNT_NOW] = count
     a.clock[ACTION_NOW] = action_next
@@ -132,7 +134,7 @@ def run_linear(
             reward, count = step_environment(
                 tables, states, a.clock[ACTION_NOW], s.seed, a.clock[STEP], active
             )
-            linear_step(s, a, active, count, reward, discount)
+            linear_step(s, a, count, reward, discount)
             earned += reward
         rewards[b] = earned
     restore_denormals(control)

@@ -2,8 +2,8 @@
 
 A question has one list of rows, in rising order, the bias last. While the update of step t - 1 is pending
 it holds the rows of x_{t-1}; `advance_list` then turns it into that of x_t. Two sets of changes take turns:
-those that led to x_t and those that lead to x_{t+1}, in the order of the active features. So all lists follow from
-observations and selections alone, and a run that is resumed sums in the same order.
+those that led to x_t and those that lead to x_{t+1}, in the order of the active features. So all lists follow
+from observations and selections alone, and a run that is resumed sums in the same order.
 
 `list_rows` is (question, entry); `enter_rows` and `leave_rows` are (0 or 1, question, entry). `left` holds,
 for every row, one more than the step at which it last went off.
@@ -64,7 +64,7 @@ def list_active_rows(s: Any, a: Any) -> None:
     for i in range(s.num_questions):
         count = 0
         for row in range(s.inputs_per_question):
-            if a.is_active[a.inputs[i, row]]:
+            if a.is_active[a.inputs[i * s.inputs_per_question + row]]:
                 a.list_rows[i * s.num_rows + count] = row
                 count += 1
         if s.num_rows > s.inputs_per_question:
@@ -110,18 +110,18 @@ def advance_list(s: Any, a: Any, i: Any, changes: Any, clock: Any) -> None:
         count = insert_row(a, first, count, a.enter_rows[k])
     if a.swap[i] >= 0:
         count = remove_row(a, first, count, a.swap[i])
-        if a.is_active[a.inputs[i, a.swap[i]]]:
+        if a.is_active[a.inputs[i * s.inputs_per_question + a.swap[i]]]:
             count = insert_row(a, first, count, a.swap[i])
     a.list_count[i] = count
 
 
 @inlined
-def turn_changes(s: Any, a: Any, active: Any, count: Any) -> None:
-    """Note what changes from x_t to x_{t+1}, which is `active[:count]`, and keep what led to x_t."""
+def turn_changes(s: Any, a: Any, count: Any) -> None:
+    """Note what changes from x_t to x_{t+1}, which has `count` features on, and keep what led to x_t."""
     a.clock[CHANGES] = 1 - a.clock[CHANGES]
     step, num_now, num_before = a.clock[STEP], a.clock[COUNT_NOW], a.clock[COUNT_BEFORE]
     if not a.clock[LISTS_KNOWN]:
         a.clock[LISTS_KNOWN] = 1
         list_active_rows(s, a)
         list_changes(s, a, 1 - a.clock[CHANGES], step, a.active_before, num_before, a.active, num_now)
-    list_changes(s, a, a.clock[CHANGES], step + 1, a.active, num_now, active, count)
+    list_changes(s, a, a.clock[CHANGES], step + 1, a.active, num_now, a.active_next, count)

@@ -77,6 +77,7 @@ class NetworkArrays(NamedTuple):
     left: Array  # int64 (row): one more than the step at which it last went off
     mark: Array  # scratch (feature)
     active: Array  # x_t
+    active_next: Array  # x_{t+1}
     active_before: Array  # x_{t-1}
     row_offset: Array  # scratch, as are the next; see `rows`
     row_sign: Array
@@ -134,6 +135,7 @@ def network_arrays(s: NetworkSettings, config: ValueNetworkConfig, max_active: i
         left=zeros(rows, np.int64),
         mark=np.zeros(s.num_features, dtype=np.uint8),
         active=np.zeros(max_active, dtype=np.int32),
+        active_next=np.zeros(max_active, dtype=np.int32),
         active_before=np.zeros(max_active, dtype=np.int32),
         row_offset=zeros(2 * s.list_size, np.int64),
         row_sign=zeros(2 * s.list_size),
@@ -196,8 +198,8 @@ def list_block_changes(
 
 
 @inlined
-def turn_block_lists(s: Any, a: Any, active: Any, count: Any) -> None:
-    """Make the lists for a step from x_t to x_{t+1}, which is `active[:count]`."""
+def turn_block_lists(s: Any, a: Any, count: Any) -> None:
+    """Make the lists for a step from x_t to x_{t+1}, which has `count` features on."""
     a.clock[LIST_NOW], a.clock[CHANGES] = 1 - a.clock[LIST_NOW], 1 - a.clock[CHANGES]
     step, num_now, num_before = a.clock[STEP], a.clock[COUNT_NOW], a.clock[COUNT_BEFORE]
     if not a.clock[LISTS_KNOWN]:
@@ -205,7 +207,7 @@ def turn_block_lists(s: Any, a: Any, active: Any, count: Any) -> None:
         list_block_rows(s, a, 1 - a.clock[LIST_NOW], a.active_before, num_before)
         list_block_changes(s, a, 1 - a.clock[CHANGES], step, a.active_before, num_before, a.active, num_now)
     list_block_rows(s, a, a.clock[LIST_NOW], a.active, num_now)
-    list_block_changes(s, a, a.clock[CHANGES], step + 1, a.active, num_now, active, count)
+    list_block_changes(s, a, a.clock[CHANGES], step + 1, a.active, num_now, a.active_next, count)
 
 
 @inlined
@@ -328,11 +330,11 @@ def value_block(s: Any, a: Any, block: Any, pending: Any, action: Any, clock: An
 
 
 @inlined
-def value_network_step(s: Any, a: Any, active: Any, count: Any, reward: Any, discount: Any) -> Any:
-    """One step of Q- or QV-learning: `active[:count]` is x_{t+1}; returns A_{t+1}."""
+def value_network_step(s: Any, a: Any, count: Any, reward: Any, discount: Any) -> Any:
+    """One step of Q- or QV-learning: x_{t+1} is `active_next[:count]`; returns A_{t+1}."""
     action, clock = a.clock[ACTION_NOW], a.clock[STEP]
     pending = a.clock[PENDING] != 0
-    turn_block_lists(s, a, active, count)
+    turn_block_lists(s, a, count)
     for b in range(s.num_actions):
         a.q_values[b] = 0.0
     value, value_next, value_q = 0.0, 0.0, 0.0
@@ -358,7 +360,7 @@ def value_network_step(s: Any, a: Any, active: Any, count: Any, reward: Any, dis
         a.active_before[k] = a.active[k]
     a.clock[COUNT_BEFORE] = a.clock[COUNT_NOW]
     for k in range(count):
-        a.active[k] = active[k]
+        a.active[k] = a.active_next[k]
     a.action_counts[action] += 1
     a.clock[COUNT_NOW] = count
     a.clock[ACTION_BEFORE] = action
@@ -380,7 +382,7 @@ def run_network(
             reward, count = step_environment(
                 tables, states, a.clock[ACTION_NOW], s.seed, a.clock[STEP], active
             )
-            value_network_step(s, a, active, count, reward, discount)
+            value_network_step(s, a, count, reward, discount)
             earned += reward
         rewards[b] = earned
     restore_denormals(control)

@@ -16,6 +16,7 @@ from nibbler.agents.config import (
 )
 from nibbler.agents.policy import exploration_threshold
 from nibbler.engines.cpu import layout, linear, network
+from nibbler.engines.cpu.cells import as_cells
 from nibbler.engines.cpu.linear import export_linear, linear_arrays, linear_settings, load_linear, run_linear
 from nibbler.engines.cpu.network import (
     export_network,
@@ -47,7 +48,6 @@ class CpuRun:
         self.seed = seed
         self.step = 0  # transitions done
         self._states = np.zeros(env.num_components, dtype=np.int32)
-        self._buffer = np.zeros(env.max_active, dtype=np.int32)
         start(env.tables, self._states, np.uint64(seed))
 
     def advance(self, steps: int) -> float:
@@ -82,7 +82,8 @@ class CpuRun:
         raise NotImplementedError
 
     def _first_observation(self) -> np.ndarray:
-        return self._buffer[: observe(self.env.tables, self._states, self._buffer)].copy()
+        active = np.zeros(self.env.max_active, dtype=np.int32)
+        return active[: observe(self.env.tables, self._states, active)]
 
     def _first_action(self, values: np.ndarray) -> int:
         return select_action(values, self.config.epsilon, self.seed, 0)
@@ -99,10 +100,10 @@ class NibblerRun(CpuRun):
     def _run(self, bin_size: int, rewards: np.ndarray) -> None:
         run_nibbler(
             self.learner.settings,
-            self.learner.arrays,
+            self.learner.cells,
             self.env.tables,
             self._states,
-            self._buffer,
+            self.learner.arrays.active_next,
             float(self.config.discount),
             bin_size,
             rewards,
@@ -136,6 +137,7 @@ class NetworkRun(CpuRun):
         initial = initial_network_state(config, blocks, env.num_actions, seed)
         self._settings = network_settings(config, blocks, env.num_actions, seed)
         self._arrays = network_arrays(self._settings, config, env.max_active)
+        self._cells = as_cells(self._arrays)
         active = self._first_observation()
         action = self._first_action(network_action_values(initial, active))
         self._load({**initial, "active": active, "action": np.array(action), "step": np.array(0)})
@@ -143,10 +145,10 @@ class NetworkRun(CpuRun):
     def _run(self, bin_size: int, rewards: np.ndarray) -> None:
         run_network(
             self._settings,
-            self._arrays,
+            self._cells,
             self.env.tables,
             self._states,
-            self._buffer,
+            self._arrays.active_next,
             float(self.config.discount),
             bin_size,
             rewards,
@@ -157,7 +159,7 @@ class NetworkRun(CpuRun):
         return {"weights_touched": touched, "value_error": float(self._arrays.error_sum[0])}
 
     def _export(self) -> dict[str, np.ndarray]:
-        settle_network(self._settings, self._arrays)
+        settle_network(self._settings, self._cells)
         return export_network(self._settings, self._arrays)
 
     def _load(self, state: Mapping[str, np.ndarray]) -> None:
@@ -171,6 +173,7 @@ class LinearRun(CpuRun):
         super().__init__(env, config, seed)
         self._settings = linear_settings(config, env.num_actions, seed)
         self._arrays = linear_arrays(config, env.num_features, env.num_actions, env.max_active)
+        self._cells = as_cells(self._arrays)
         initial = initial_linear_state(config, env.num_features, env.num_actions)
         action = self._first_action(np.zeros(env.num_actions))
         begin = {"active": self._first_observation(), "action": np.array(action), "step": np.array(0)}
@@ -179,10 +182,10 @@ class LinearRun(CpuRun):
     def _run(self, bin_size: int, rewards: np.ndarray) -> None:
         run_linear(
             self._settings,
-            self._arrays,
+            self._cells,
             self.env.tables,
             self._states,
-            self._buffer,
+            self._arrays.active_next,
             float(self.config.discount),
             bin_size,
             rewards,

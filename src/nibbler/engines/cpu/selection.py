@@ -38,12 +38,12 @@ _ONE = np.uint64(1)
 
 
 @inlined
-def note_cumulants(s: Any, a: Any, active: Any, count: Any, reward: Any) -> None:
+def note_cumulants(s: Any, a: Any, count: Any, reward: Any) -> None:
     """C_{t+1} of every column: the bit that the question asks about; the reward for discovery."""
     for column in range(s.num_questions):
         a.cumulant[column] = np.float32(0.0)
     for k in range(count):
-        question = a.position[np.int64(active[k]) * s.columns + s.num_questions]
+        question = a.position[np.int64(a.active_next[k]) * s.columns + s.num_questions]
         if question >= 0:
             a.cumulant[question] = np.float32(1.0)
     a.cumulant[s.num_questions] = np.float32(reward)
@@ -53,7 +53,7 @@ def note_cumulants(s: Any, a: Any, active: Any, count: Any, reward: Any) -> None
 def selected_feature(s: Any, a: Any, column: Any, position: Any) -> Any:
     """The feature at a position of a column's selection: K_L of a question, C_L behind the last one."""
     if column < s.num_questions:
-        return np.int64(a.inputs[column, position])
+        return np.int64(a.inputs[column * s.inputs_per_question + position])
     return np.int64(a.cumulants[position])
 
 
@@ -110,7 +110,7 @@ def incremental_top_k(s: Any, a: Any, column: Any) -> Any:
     a.member_bits[low_feature * s.words + word] &= ~bit
     a.member_bits[high_feature * s.words + word] |= bit
     if column < s.num_questions:
-        a.inputs[column, position] = high_feature
+        a.inputs[column * s.inputs_per_question + position] = high_feature
     else:
         a.cumulants[position] = high_feature
     a.low[column] = min(second, high)
@@ -147,7 +147,7 @@ def add_support(s: Any, a: Any, feature: Any, sums: Any) -> None:
 
 
 @inlined
-def linear_errors(s: Any, a: Any, active: Any, count: Any, discount: Any) -> None:
+def linear_errors(s: Any, a: Any, count: Any, discount: Any) -> None:
     """delta, into `linear_now`: line 4 of `select_inputs`, line 3 of `select_cumulants`."""
     zero = splat(np.float32(0.0))
     for column in range(0, s.columns, 16):
@@ -156,7 +156,7 @@ def linear_errors(s: Any, a: Any, active: Any, count: Any, discount: Any) -> Non
     for k in range(a.clock[COUNT_NOW]):
         add_support(s, a, np.int64(a.active[k]), a.linear_now)
     for k in range(count):
-        add_support(s, a, np.int64(active[k]), a.linear_next)
+        add_support(s, a, np.int64(a.active_next[k]), a.linear_next)
     for column in range(0, s.columns, 16):
         discounts = splat(np.float32(discount)) * load(a.bootstraps, column)
         target = multiply_add(discounts, load(a.linear_next, column), load(a.cumulant, column))
@@ -213,13 +213,13 @@ def learn_columns_with_momentum(s: Any, a: Any) -> None:
 
 
 @inlined
-def select_inputs_and_cumulants(s: Any, a: Any, active: Any, count: Any, discount: Any) -> None:
+def select_inputs_and_cumulants(s: Any, a: Any, count: Any, discount: Any) -> None:
     """Algorithms 4 and 5: `select_inputs` and `select_cumulants`, for all columns."""
     a.clock[CHANGED_QUESTION] = -1
     for column in range(0, s.columns, 16):
         swap_columns(s, a, column)
-    linear_errors(s, a, active, count, discount)
-    if a.support_momentum.size > 0:
+    linear_errors(s, a, count, discount)
+    if s.has_linear_momentum:
         learn_columns_with_momentum(s, a)
     else:
         learn_columns(s, a)

@@ -62,17 +62,17 @@ def count_weights(s: Any, a: Any) -> Any:
 
 
 @inlined
-def nibbler_step(s: Any, a: Any, active: Any, count: Any, reward: Any, discount: Any) -> Any:
-    """Algorithm 1, one turn of the loop: `active[:count]` is x_{t+1}; returns A_{t+1}."""
+def nibbler_step(s: Any, a: Any, count: Any, reward: Any, discount: Any) -> Any:
+    """Algorithm 1, one turn of the loop: x_{t+1} is `active_next[:count]`; returns A_{t+1}."""
     action = a.clock[ACTION_NOW]
     step = a.clock[STEP] + 1
     num_now = a.clock[COUNT_NOW]
-    turn_changes(s, a, active, count)
+    turn_changes(s, a, count)
     for b in range(s.num_actions):
         a.q_values[b] = 0.0
     value, value_next, value_q = pass_over_questions(s, a, discount)
     for k in range(count):
-        feature = np.int64(active[k])
+        feature = np.int64(a.active_next[k])
         value_next += np.float64(base_weight(s, a, feature, 0))
         for b in range(s.num_actions):
             a.q_values[b] += np.float64(base_weight(s, a, feature, 1 + b))
@@ -88,21 +88,21 @@ def nibbler_step(s: Any, a: Any, active: Any, count: Any, reward: Any, discount:
         feature = np.int64(a.active[k])
         update_base(s, a, feature, 0, a.main_error[0])
         update_base(s, a, feature, 1 + action, a.main_error[1])
-    note_cumulants(s, a, active, count, reward)
+    note_cumulants(s, a, count, reward)
     for i in range(s.num_questions):
         a.error_v[i] += a.cumulant[i]
         a.error_q[i] += a.cumulant[i]
         a.answer_error_sum[i] += np.float64(abs(a.error_v[i]))
     a.main_error_sum[0] += abs(target - value)
     a.clock[WEIGHTS_TOUCHED] += count_weights(s, a)
-    select_inputs_and_cumulants(s, a, active, count, discount)
+    select_inputs_and_cumulants(s, a, count, discount)
 
     for k in range(num_now):
         a.is_active[a.active[k]] = 0
         a.active_before[k] = a.active[k]
     for k in range(count):
-        a.is_active[active[k]] = 1
-        a.active[k] = active[k]
+        a.is_active[a.active_next[k]] = 1
+        a.active[k] = a.active_next[k]
     a.clock[COUNT_BEFORE] = num_now
     a.base_clock[0] = step
     a.base_clock[1 + action] += 1
@@ -118,7 +118,10 @@ def nibbler_step(s: Any, a: Any, active: Any, count: Any, reward: Any, discount:
 def run_nibbler(
     s: Any, a: Any, tables: Any, states: Any, active: Any, discount: Any, bin_size: Any, rewards: Any
 ) -> None:
-    """The fused loop: `bin_size` steps of environment and agent for each entry of `rewards`, their sum."""
+    """The fused loop: `bin_size` steps of environment and agent for each entry of `rewards`, their sum.
+
+    `active` is the array behind `a.active_next`: the environment writes what the agent reads.
+    """
     control = flush_denormals()
     for b in range(rewards.shape[0]):
         earned = 0.0
@@ -126,17 +129,17 @@ def run_nibbler(
             reward, count = step_environment(
                 tables, states, a.clock[ACTION_NOW], s.seed, a.clock[STEP], active
             )
-            nibbler_step(s, a, active, count, reward, discount)
+            nibbler_step(s, a, count, reward, discount)
             earned += reward
         rewards[b] = earned
     restore_denormals(control)
 
 
 @kernel
-def step_once(s: Any, a: Any, active: Any, count: Any, reward: Any, discount: Any) -> Any:
+def step_once(s: Any, a: Any, count: Any, reward: Any, discount: Any) -> Any:
     """`nibbler_step` for a stream that comes from outside."""
     control = flush_denormals()
-    action = nibbler_step(s, a, active, count, reward, discount)
+    action = nibbler_step(s, a, count, reward, discount)
     restore_denormals(control)
     return action
 

@@ -23,17 +23,17 @@ from nibbler.mdp.philox import ACTION, draw
 
 
 @kernel
-def main_action_values(s: Any, a: Any, active: Any, count: Any) -> None:
-    """The reference's `main_action_values` at an observation, into `q_values`; nothing may be pending."""
+def main_action_values(s: Any, a: Any, count: Any) -> None:
+    """The reference's `main_action_values` at `active_next`, into `q_values`; nothing may be pending."""
     control = flush_denormals()
     for b in range(s.num_actions):
         a.q_values[b] = 0.0
     for k in range(count):
-        a.mark[active[k]] = 1
+        a.mark[a.active_next[k]] = 1
     for i in range(s.num_questions):
         on = 0
         for row in range(s.num_rows):
-            if row == s.inputs_per_question or a.mark[a.inputs[i, row]]:
+            if row == s.inputs_per_question or a.mark[a.inputs[i * s.inputs_per_question + row]]:
                 note_row(s, a, i, row, on, np.float32(1.0), a.clock[STEP])
                 on += 1
         sum_noted(s, a, on, a.next_features, 0, np.float32(0.0), a.next_features, 0)
@@ -43,9 +43,9 @@ def main_action_values(s: Any, a: Any, active: Any, count: Any) -> None:
             at = (i * s.num_lines + MAIN_Q + LINES_PER_ACTION * b) * s.units
             a.q_values[b] += np.float64(dot_line(a.heads, at, a.next_features, s.units))
     for k in range(count):
-        a.mark[active[k]] = 0
+        a.mark[a.active_next[k]] = 0
         for b in range(s.num_actions):
-            a.q_values[b] += np.float64(base_weight(s, a, np.int64(active[k]), 1 + b))
+            a.q_values[b] += np.float64(base_weight(s, a, np.int64(a.active_next[k]), 1 + b))
     restore_denormals(control)
 
 
@@ -54,8 +54,9 @@ class CompiledStream(CompiledNibbler):
 
     def action_values(self, active: np.ndarray) -> np.ndarray:
         """Q-hat of the main learner for every action, with the current weights."""
-        settle(self.settings, self.arrays)
-        main_action_values(self.settings, self.arrays, active, len(active))
+        settle(self.settings, self.cells)
+        self.arrays.active_next[: len(active)] = active
+        main_action_values(self.settings, self.cells, len(active))
         return self.arrays.q_values.copy()
 
     def restart(self, active: np.ndarray, slot: int) -> int:
