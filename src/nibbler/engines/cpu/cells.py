@@ -1,9 +1,9 @@
-"""Arrays as compiled code sees them here: an address and a type of element, nothing else.
+"""A run's arrays as compiled code sees them here: addresses with types of elements, nothing else.
 
-A kernel takes its state as one named tuple of dozens of arrays. As Numba's own arrays each would travel as
-seven values through every call, and compiling took more than twice as long. `Cells` is a bare pointer:
-`cells[i]` reads, `cells[i] = x` writes, and nothing is checked. The array it points into must outlive it, so
-`Cells` keeps it.
+A kernel takes its state as dozens of arrays. As Numba's own arrays each would travel as seven values through
+every call, compiling would take twice as long, and just recognising them would cost a call from Python 40
+microseconds. `Memory` is one object for all of them. In compiled code its attributes are bare pointers:
+`a.touched[i]` reads, `a.touched[i] = x` writes, and nothing is checked. It keeps the arrays alive.
 """
 
 import operator
@@ -11,42 +11,46 @@ from typing import Any
 
 import numpy as np
 from numba import types
-from numba.extending import (
-    NativeValue,
-    lower_builtin,
-    models,
-    register_model,
-    type_callable,
-    typeof_impl,
-    unbox,
-)
+from numba.core import cgutils
+from numba.core.imputils import lower_getattr_generic
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.extending import NativeValue, lower_builtin, models, register_model, type_callable, unbox
 from numba.np.numpy_support import from_dtype
 
 
-class Cells:
-    """A contiguous array, to be handed to compiled code as a pointer."""
-
-    __slots__ = ("address", "array", "dtype")
-
-    def __init__(self, array: np.ndarray) -> None:
-        if not array.flags.c_contiguous:
-            raise ValueError("only a contiguous array can be handed over as a pointer; copy it first")
-        self.array = array
-        self.dtype = array.dtype
-        self.address = array.ctypes.data
-
-
-def as_cells(arrays: Any) -> Any:
-    """The same named tuple with its arrays as `Cells`."""
-    return type(arrays)(*[Cells(array) for array in arrays])
-
-
 class CellsType(types.Type):
-    """Numba's type of `Cells` with a given type of element."""
+    """Numba's type of a pointer into an array of a given type of element."""
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = dtype
         super().__init__(name=f"Cells({dtype})")
+
+
+class MemoryType(types.Type):
+    """Numba's type of a `Memory`, which is told by the names and types of its arrays."""
+
+    def __init__(self, fields: dict[str, CellsType]) -> None:
+        self.fields = fields
+        super().__init__(
+            name=f"Memory({', '.join(f'{name}: {cells.dtype}' for name, cells in fields.items())})"
+        )
+
+
+class Memory:
+    """The contiguous arrays of a named tuple, to be handed to compiled code as pointers."""
+
+    def __init__(self, arrays: Any) -> None:
+        for name, array in arrays._asdict().items():
+            if not array.flags.c_contiguous:
+                raise ValueError(
+                    f"{name} is not contiguous, so it cannot be handed over as a pointer; copy it"
+                )
+        self._arrays = arrays
+        self._addresses = np.array([array.ctypes.data for array in arrays], dtype=np.uint64)
+        self.table = self._addresses.ctypes.data  # where the addresses are, which is all that is handed over
+        self._numba_type_ = MemoryType(
+            {name: CellsType(from_dtype(array.dtype)) for name, array in arrays._asdict().items()}
+        )
 
 
 @register_model(CellsType)
@@ -55,17 +59,38 @@ class _CellsModel(models.PrimitiveModel):
         super().__init__(manager, frontend, manager.lookup(frontend.dtype).get_data_type().as_pointer())
 
 
-@typeof_impl.register(Cells)
-def _typeof(value: Cells, context: Any) -> CellsType:
-    return CellsType(from_dtype(value.dtype))
+@register_model(MemoryType)
+class _MemoryModel(models.StructModel):
+    def __init__(self, manager: Any, frontend: Any) -> None:
+        super().__init__(manager, frontend, list(frontend.fields.items()))
 
 
-@unbox(CellsType)
+@unbox(MemoryType)
 def _unbox(kind: Any, value: Any, c: Any) -> Any:
-    number = c.pyapi.object_getattr_string(value, "address")
-    address = c.pyapi.long_as_voidptr(number)
+    number = c.pyapi.object_getattr_string(value, "table")
+    table = c.pyapi.long_as_voidptr(number)
     c.pyapi.decref(number)
-    return NativeValue(c.builder.bitcast(address, c.context.get_value_type(kind)))
+    memory = cgutils.create_struct_proxy(kind)(c.context, c.builder)
+    for index, (name, cells) in enumerate(kind.fields.items()):
+        pointer = c.context.get_value_type(cells)
+        slot = c.builder.gep(
+            c.builder.bitcast(table, pointer.as_pointer()), [c.context.get_constant(types.intp, index)]
+        )
+        setattr(memory, name, c.builder.load(slot))
+    return NativeValue(memory._getvalue())
+
+
+@infer_getattr
+class _MemoryAttributes(AttributeTemplate):
+    key = MemoryType
+
+    def generic_resolve(self, memory: Any, name: str) -> Any:
+        return memory.fields.get(name)
+
+
+@lower_getattr_generic(MemoryType)
+def _attribute(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
+    return getattr(cgutils.create_struct_proxy(kind)(context, builder, value=value), name)
 
 
 @type_callable(operator.getitem)
@@ -81,7 +106,7 @@ def _type_of_reading(context: Any) -> Any:
 @lower_builtin(operator.getitem, CellsType, types.Integer)
 def _read(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     cells, index = arguments
-    return context.unpack_value(builder, signature.return_type, builder.gep(cells, [index]))
+    return context.unpack_value(builder, signature.return_type, builder.gep(cells, [index], inbounds=True))
 
 
 @type_callable(operator.setitem)
@@ -99,5 +124,5 @@ def _write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     cells, index, value = arguments
     kind = signature.args[0].dtype
     cast = context.cast(builder, value, signature.args[2], kind)
-    context.pack_value(builder, kind, cast, builder.gep(cells, [index]))
+    context.pack_value(builder, kind, cast, builder.gep(cells, [index], inbounds=True))
     return context.get_dummy_value()

@@ -5,7 +5,7 @@ AVX-512, two of AVX2, four of NEON). Loops over hidden units or questions are wr
 left to the auto-vectoriser, so that they are fast by construction and sums have one defined order: the same
 bits from every call, whatever the compiler inlines where.
 
-They are read from and written to `Cells` of float32; an offset counts floats. All of this exists in compiled
+They are read from and written to arrays of float32; an offset counts floats. All of this exists in compiled
 code only.
 """
 
@@ -50,7 +50,7 @@ def _constant(value: float) -> Any:
 
 
 def _pointer(builder: Any, cells: Any, offset: Any) -> Any:
-    return builder.bitcast(builder.gep(cells, [offset]), _VECTOR.as_pointer())
+    return builder.bitcast(builder.gep(cells, [offset], inbounds=True), _VECTOR.as_pointer())
 
 
 def _call(builder: Any, name: str, arguments: list[Any]) -> Any:

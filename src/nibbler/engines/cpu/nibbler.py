@@ -6,7 +6,7 @@ import numpy as np
 
 from nibbler.agents.config import NibblerConfig
 from nibbler.agents.policy import epsilon_greedy
-from nibbler.engines.cpu.cells import as_cells
+from nibbler.engines.cpu.cells import Memory
 from nibbler.engines.cpu.layout import (
     ACTION_NOW,
     STEP,
@@ -37,7 +37,7 @@ class CompiledNibbler:
         self.config = config
         self.settings = nibbler_settings(config, num_features, num_actions, seed)
         self.arrays = nibbler_arrays(self.settings, config, max_active or num_features)
-        self.cells = as_cells(self.arrays)  # the same memory, as the compiled functions take it
+        self.memory = Memory(self.arrays)  # the same, as compiled functions take it
         self._seed = seed
 
     @property
@@ -67,11 +67,11 @@ class CompiledNibbler:
         """Algorithm 1 for one transition; `active` (int32, no feature twice) is x_{t+1}; returns A_{t+1}."""
         gamma = self.config.discount if discount is None else discount
         self.arrays.active_next[: len(active)] = active
-        return int(step_once(self.settings, self.cells, len(active), float(reward), float(gamma)))
+        return int(step_once(self.settings, self.memory, len(active), float(reward), float(gamma)))
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything, under the canonical names."""
-        settle(self.settings, self.cells)
+        settle(self.settings, self.memory)
         return export_canonical(self.settings, self.arrays)
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:

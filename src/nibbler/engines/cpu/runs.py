@@ -16,7 +16,7 @@ from nibbler.agents.config import (
 )
 from nibbler.agents.policy import exploration_threshold
 from nibbler.engines.cpu import layout, linear, network
-from nibbler.engines.cpu.cells import as_cells
+from nibbler.engines.cpu.cells import Memory
 from nibbler.engines.cpu.linear import export_linear, linear_arrays, linear_settings, load_linear, run_linear
 from nibbler.engines.cpu.network import (
     export_network,
@@ -100,7 +100,7 @@ class NibblerRun(CpuRun):
     def _run(self, bin_size: int, rewards: np.ndarray) -> None:
         run_nibbler(
             self.learner.settings,
-            self.learner.cells,
+            self.learner.memory,
             self.env.tables,
             self._states,
             self.learner.arrays.active_next,
@@ -137,7 +137,7 @@ class NetworkRun(CpuRun):
         initial = initial_network_state(config, blocks, env.num_actions, seed)
         self._settings = network_settings(config, blocks, env.num_actions, seed)
         self._arrays = network_arrays(self._settings, config, env.max_active)
-        self._cells = as_cells(self._arrays)
+        self._memory = Memory(self._arrays)
         active = self._first_observation()
         action = self._first_action(network_action_values(initial, active))
         self._load({**initial, "active": active, "action": np.array(action), "step": np.array(0)})
@@ -145,7 +145,7 @@ class NetworkRun(CpuRun):
     def _run(self, bin_size: int, rewards: np.ndarray) -> None:
         run_network(
             self._settings,
-            self._cells,
+            self._memory,
             self.env.tables,
             self._states,
             self._arrays.active_next,
@@ -159,7 +159,7 @@ class NetworkRun(CpuRun):
         return {"weights_touched": touched, "value_error": float(self._arrays.error_sum[0])}
 
     def _export(self) -> dict[str, np.ndarray]:
-        settle_network(self._settings, self._cells)
+        settle_network(self._settings, self._memory)
         return export_network(self._settings, self._arrays)
 
     def _load(self, state: Mapping[str, np.ndarray]) -> None:
@@ -173,7 +173,7 @@ class LinearRun(CpuRun):
         super().__init__(env, config, seed)
         self._settings = linear_settings(config, env.num_actions, seed)
         self._arrays = linear_arrays(config, env.num_features, env.num_actions, env.max_active)
-        self._cells = as_cells(self._arrays)
+        self._memory = Memory(self._arrays)
         initial = initial_linear_state(config, env.num_features, env.num_actions)
         action = self._first_action(np.zeros(env.num_actions))
         begin = {"active": self._first_observation(), "action": np.array(action), "step": np.array(0)}
@@ -182,7 +182,7 @@ class LinearRun(CpuRun):
     def _run(self, bin_size: int, rewards: np.ndarray) -> None:
         run_linear(
             self._settings,
-            self._cells,
+            self._memory,
             self.env.tables,
             self._states,
             self._arrays.active_next,

@@ -54,9 +54,9 @@ class CompiledStream(CompiledNibbler):
 
     def action_values(self, active: np.ndarray) -> np.ndarray:
         """Q-hat of the main learner for every action, with the current weights."""
-        settle(self.settings, self.cells)
+        settle(self.settings, self.memory)
         self.arrays.active_next[: len(active)] = active
-        main_action_values(self.settings, self.cells, len(active))
+        main_action_values(self.settings, self.memory, len(active))
         return self.arrays.q_values.copy()
 
     def restart(self, active: np.ndarray, slot: int) -> int:
