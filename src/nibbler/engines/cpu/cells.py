@@ -84,8 +84,8 @@ def _unbox(kind: Any, value: Any, c: Any) -> Any:
 class _MemoryAttributes(AttributeTemplate):
     key = MemoryType
 
-    def generic_resolve(self, memory: Any, name: str) -> Any:
-        return memory.fields.get(name)
+    def generic_resolve(self, typ: Any, attr: str) -> Any:  # type: ignore[override]
+        return typ.fields.get(attr)
 
 
 @lower_getattr_generic(MemoryType)
