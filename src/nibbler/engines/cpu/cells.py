@@ -84,8 +84,8 @@ def _unbox(kind: Any, value: Any, c: Any) -> Any:
 class _MemoryAttributes(AttributeTemplate):
     key = MemoryType
 
-    def generic_resolve(self, typ: Any, attr: str) -> Any:  # type: ignore[override]
-        return typ.fields.get(attr)
+    def generic_resolve(self, value: Any, attr: str) -> Any:  # type: ignore[override]
+        return value.fields.get(attr)
 
 
 @lower_getattr_generic(MemoryType)
