@@ -1,4 +1,4 @@
-"""The parts that kernels are made of: vectors, pointers, denormals, lazy momentum, fresh rows, order of bits."""
+"""What kernels are made of: vectors, pointers, denormals, lazy momentum, fresh rows."""
 
 from typing import NamedTuple
 
@@ -224,7 +224,7 @@ def test_the_order_of_the_bits_does_not_matter():
     state["inputs"] = moved[begin["inputs"]].astype(np.int32)
     state["cumulants"] = moved[begin["cumulants"]].astype(np.int32)
     other.restore(state)
-    # Ties between utilities are decided by feature index, so there must be none: begin with tiny different ones.
+    # Ties between utilities are decided by feature index, so there must be none: begin with tiny ones.
     utility = random.uniform(1e-6, 2e-6, size=(5, 112))
     for run, index in ((one, np.arange(112)), (other, moved)):
         start = run.state()

@@ -1,4 +1,4 @@
-"""Top-k, membership and bounds of the CPU engine against the reference box, with random and tied utilities."""
+"""Top-k, membership and bounds of the CPU engine against the reference box, with random and tied values."""
 
 import numpy as np
 import pytest
