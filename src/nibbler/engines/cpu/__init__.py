@@ -6,10 +6,12 @@
 | `nibbler`, `stream` | Nibbler's learner, for runs and for streams |
 | `step` | `nibbler_step`, the fused loop |
 | `questions`, `rows` | hidden units: answers, main weights over them, lazy momentum |
+| `lists` | which rows are on, and which go on or off |
 | `selection` | support, discovery, incremental top-k |
 | `layout` | memory layout, from and to the canonical arrays |
 | `network`, `linear`, `policy` | the other agents |
-| `lanes`, `compile` | vectors of sixteen floats; how functions are compiled and cached |
+| `stream` | what a stream from outside needs besides the step |
+| `lanes`, `cells`, `compile` | vectors of sixteen floats; arrays as pointers; how functions are compiled |
 """
 
 from typing import TYPE_CHECKING

@@ -14,8 +14,9 @@ padding is zero and stays zero.
 | member_bits | (feature, column / 64) | a bit per column: the feature is selected there |
 | position | (feature, column) | where it is in that selection, -1 if nowhere |
 
-Lines of `heads`: 0 the features x^e_t, 1 answer_v, 3 main_v, 5 + 4a answer_q, 7 + 4a main_q; the momentum
-follows each. A step touches the lines of one action only, so they lie together.
+Lines of `heads`: 0 the features x^e_t; 1 answer_v and 3 main_v, each followed by its momentum; 5 + a main_q;
+then for each action answer_q, its momentum, and the momentum of main_q. So what every step touches lies
+together, in front, and what only one action touches is together too.
 
 Discovery is one more column of `support`: its cumulant is the reward, its discount 0, its selection the
 questions' cumulants. Everything about selection is thus done for 16 columns at once.
@@ -37,7 +38,8 @@ FEATURE_BLOCK = 64  # features that share an upper bound of their utility
 POWERS = 2048  # steps of decay that are looked up; longer ones are computed
 
 # Lines of `heads`.
-FEATURES, ANSWER_V, MAIN_V, ANSWER_Q, MAIN_Q, LINES_PER_ACTION = 0, 1, 3, 5, 7, 4
+FEATURES, ANSWER_V, MAIN_V, MAIN_Q = 0, 1, 3, 5
+LINES_PER_ACTION = 3  # behind the main_q of all actions: answer_q, its momentum, the momentum of main_q
 
 # Entries of `clock`.
 STEP, ACTION_NOW, COUNT_NOW, PENDING, ACTION_BEFORE, COUNT_BEFORE, CHANGED_QUESTION = range(7)
@@ -162,7 +164,7 @@ def nibbler_settings(
         num_rows=config.rows_per_question,
         hidden_units=config.hidden_units,
         units=padded(config.hidden_units, UNIT_BLOCK),
-        num_lines=ANSWER_Q + LINES_PER_ACTION * num_actions,
+        num_lines=MAIN_Q + (1 + LINES_PER_ACTION) * num_actions,
         num_features=num_features,
         num_actions=num_actions,
         columns=columns,
@@ -253,7 +255,7 @@ def canonical_views(s: NibblerSettings, a: NibblerArrays) -> dict[str, Array]:
     h, d, m = s.num_questions, s.hidden_units, s.num_features
     hidden = a.hidden.reshape(h, s.num_rows, 2, s.units)[..., :d]
     heads = a.heads.reshape(h, s.num_lines, s.units)[..., :d]
-    actions = heads[:, ANSWER_Q:].reshape(h, s.num_actions, LINES_PER_ACTION, d)
+    actions = heads[:, MAIN_Q + s.num_actions :].reshape(h, s.num_actions, LINES_PER_ACTION, d)
     base = a.base.reshape(m, 1 + s.num_actions).T
     base_momentum = a.base_momentum.reshape(m, 1 + s.num_actions).T
     base_touched = a.base_touched.reshape(m, 1 + s.num_actions).T
@@ -268,8 +270,8 @@ def canonical_views(s: NibblerSettings, a: NibblerArrays) -> dict[str, Array]:
         "main_v_hidden_momentum": heads[:, MAIN_V + 1],
         "answer_q": actions[:, :, 0],
         "answer_q_momentum": actions[:, :, 1],
-        "main_q_hidden": actions[:, :, 2].transpose(1, 0, 2),
-        "main_q_hidden_momentum": actions[:, :, 3].transpose(1, 0, 2),
+        "main_q_hidden": heads[:, MAIN_Q : MAIN_Q + s.num_actions].transpose(1, 0, 2),
+        "main_q_hidden_momentum": actions[:, :, 2].transpose(1, 0, 2),
         "main_v_base": base[0],
         "main_v_base_momentum": base_momentum[0],
         "main_v_base_touched": base_touched[0],

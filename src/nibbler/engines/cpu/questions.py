@@ -18,7 +18,6 @@ from nibbler.engines.cpu.lanes import load, multiply_add, rectify, splat, store,
 from nibbler.engines.cpu.layout import (
     ACTION_BEFORE,
     ACTION_NOW,
-    ANSWER_Q,
     ANSWER_V,
     CHANGED_QUESTION,
     CHANGES,
@@ -49,8 +48,9 @@ def update_heads(s: Any, a: Any, i: Any, action: Any) -> None:
     heads = a.heads
     answer_v = (i * s.num_lines + ANSWER_V) * units
     main_v = (i * s.num_lines + MAIN_V) * units
-    answer_q = (i * s.num_lines + ANSWER_Q + LINES_PER_ACTION * action) * units
-    main_q = (i * s.num_lines + MAIN_Q + LINES_PER_ACTION * action) * units
+    answer_q = (i * s.num_lines + MAIN_Q + s.num_actions + LINES_PER_ACTION * action) * units
+    main_q = (i * s.num_lines + MAIN_Q + action) * units
+    main_q_gap = answer_q + 2 * units - main_q
     at_features = (i * s.num_lines + FEATURES) * units
     nu = splat(s.nu)
     answer_alpha, main_alpha = splat(-s.answer_alpha), splat(-s.main_alpha)
@@ -63,7 +63,7 @@ def update_heads(s: Any, a: Any, i: Any, action: Any) -> None:
         co_opt_line(heads, answer_v, units, features, unit, error_v, answer_alpha, nu)
         co_opt_line(heads, answer_q, units, features, unit, error_q, answer_alpha, nu)
         co_opt_line(heads, main_v, units, features, unit, main_error_v, main_alpha, nu)
-        co_opt_line(heads, main_q, units, features, unit, main_error_q, main_alpha, nu)
+        co_opt_line(heads, main_q, main_q_gap, features, unit, main_error_q, main_alpha, nu)
 
 
 @inlined
@@ -199,8 +199,8 @@ def value_question(s: Any, a: Any, i: Any, pending: Any, action: Any, clock: Any
     at_features = (i * s.num_lines + FEATURES) * units
     at_answer_v = (i * s.num_lines + ANSWER_V) * units
     at_main_v = (i * s.num_lines + MAIN_V) * units
-    at_answer_q = (i * s.num_lines + ANSWER_Q + LINES_PER_ACTION * action) * units
-    at_main_q = (i * s.num_lines + MAIN_Q + LINES_PER_ACTION * action) * units
+    at_answer_q = (i * s.num_lines + MAIN_Q + s.num_actions + LINES_PER_ACTION * action) * units
+    at_main_q = (i * s.num_lines + MAIN_Q + action) * units
     sum_rows_now(s, a, i, pending, clock, at_features)
     sum_rows_next(s, a, i, clock, at_features)
     zero = splat(np.float32(0.0))
@@ -219,7 +219,7 @@ def value_question(s: Any, a: Any, i: Any, pending: Any, action: Any, clock: Any
         answer_q = multiply_add(load(heads, at_answer_q + unit), now, answer_q)
         main_q = multiply_add(load(heads, at_main_q + unit), now, main_q)
     for b in range(s.num_actions):
-        at = (i * s.num_lines + MAIN_Q + LINES_PER_ACTION * b) * units
+        at = (i * s.num_lines + MAIN_Q + b) * units
         a.q_values[b] += np.float64(dot_line(heads, at, a.next_features, units))
     target = np.float32(discount) * total(answer_v_next)
     a.error_v[i] = target - total(answer_v)

@@ -10,7 +10,6 @@ from nibbler.engines.cpu.lanes import load, rectify, store
 from nibbler.engines.cpu.layout import (
     ACTION_NOW,
     COUNT_NOW,
-    LINES_PER_ACTION,
     LISTS_KNOWN,
     MAIN_Q,
     STEP,
@@ -40,7 +39,7 @@ def main_action_values(s: Any, a: Any, count: Any) -> None:
         for unit in range(0, s.units, 16):
             store(a.next_features, unit, rectify(load(a.next_features, unit)))
         for b in range(s.num_actions):
-            at = (i * s.num_lines + MAIN_Q + LINES_PER_ACTION * b) * s.units
+            at = (i * s.num_lines + MAIN_Q + b) * s.units
             a.q_values[b] += np.float64(dot_line(a.heads, at, a.next_features, s.units))
     for k in range(count):
         a.mark[a.active_next[k]] = 0
