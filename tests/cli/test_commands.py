@@ -93,6 +93,17 @@ def test_a_study_from_a_file_runs_reports_and_is_skipped_when_run_again(call: Ca
     assert (code, report.strip()) == (0, "report: out/report.html")
 
 
+def test_results_are_kept_in_another_folder(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(TINY)
+    call("study", "run", "tiny.toml", "--results", "out", "--no-report")
+    code, out, _ = call("study", "keep", "out", "kept")
+    assert code == 0
+    assert "4 runs copied (0 of them unfinished), 0 were there already" in out
+    assert "4 were there already" in call("study", "keep", "out", "kept")[1]
+    assert call("report", "kept")[0] == 0
+    assert (tmp_path / "kept" / "report.html").exists()
+
+
 def test_a_failing_run_is_named_and_fails_the_command(call: Call, tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(TINY.replace("hidden_units = 4", "hidden_units = 0"))
     code, _, err = call("study", "tiny.toml", "--results", "out", "--workers", "1", "--no-report")

@@ -38,7 +38,7 @@ def test_every_command_has_help_with_examples(call: Call, command: str) -> None:
     assert f"nibbler {command}" in out
 
 
-@pytest.mark.parametrize("command", ["list", "show", "run", "status"])
+@pytest.mark.parametrize("command", ["list", "show", "run", "status", "keep"])
 def test_every_study_command_has_help(call: Call, command: str) -> None:
     code, out, _ = call("study", command, "--help")
     assert code == 0

@@ -1,4 +1,4 @@
-"""`nibbler study`: list, show, run and status; a study's name alone runs it."""
+"""`nibbler study`: list, show, run, status and keep; a study's name alone runs it."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ def study() -> None:
       nibbler study curves --size paper --runner ray --address auto
       nibbler study run my-study.toml             your own
       nibbler study status --results out
+      nibbler study keep out results/paper        a small copy, for a repository
     """
 
 
@@ -276,3 +277,25 @@ def status(name: str | None, results: Path, each: bool) -> None:
             click.echo(
                 f"  {spec.label:48} {run_status.state:9} {run_status.step / run_status.steps:4.0%}  {note}"
             )
+
+
+@study.command("keep")
+@click.argument("source", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("target", type=click.Path(path_type=Path, file_okay=False))
+def keep(source: Path, target: Path) -> None:
+    """Copy what is worth keeping of the results in SOURCE into TARGET, merging with what is there.
+
+    Curves, specs and records are kept, and the selections of one seed per setting; checkpoints, locks and
+    progress are not. Finished runs in TARGET are never replaced, unfinished ones only by longer ones.
+
+    \b
+    Examples:
+      nibbler study keep results results/paper      safe to give again while runs go on
+    """
+    from nibbler.studies.keep import keep_results
+
+    kept = keep_results(source, target)
+    click.echo(
+        f"{target}: {kept.copied} runs copied ({kept.unfinished} of them unfinished), {kept.unchanged} were "
+        f"there already, {kept.empty} have no curve yet"
+    )
