@@ -11,6 +11,7 @@ MISSING = (
     "engine='cuda' needs an NVIDIA GPU and CuPy ({why}); install the extra that fits the driver, "
     "pip install 'nibbler[cuda13]' or 'nibbler[cuda12]', or use engine='cpu'"
 )
+RESERVED_PER_BLOCK = 1024  # bytes of shared memory that CUDA keeps for itself
 SOURCES = {
     "nibbler_steps": (
         "common.cuh",
@@ -49,7 +50,8 @@ class Kernel:
 
     function: Any
     threads: int
-    shared_bytes: int
+    shared_bytes: int  # with the pools of rows
+    pool_rows: int  # slots for rows in each pool
     state_bytes: int
     scalars_bytes: int
     blocks_per_sm: int  # that are resident side by side
@@ -82,23 +84,30 @@ def compile_kernel(name: str, macros: tuple[tuple[str, int], ...]) -> Kernel:
     cupy = require_gpu()
     options = ("--std=c++17", "--ftz=true", *(f"-D{key}={value}" for key, value in macros))
     module = cupy.RawModule(code=source_of(name), options=options, backend="nvrtc")
-    sizes = cupy.zeros(4, dtype=np.int32)
+    sizes = cupy.zeros(5, dtype=np.int32)
     module.get_function("sizes")((1,), (1,), (sizes,))
-    shared, state, scalars, threads = (int(value) for value in sizes.get())
-    limit = device_attribute("MaxSharedMemoryPerBlockOptin")
-    if shared > limit:
-        raise SharedMemoryError(f"{name} needs {shared} bytes of shared memory per block; there are {limit}")
+    fixed, row, state, scalars, threads = (int(value) for value in sizes.get())
+    plan = dict(macros)
+    on_chip = device_attribute("MaxSharedMemoryPerMultiprocessor")
+    limit = min(
+        device_attribute("MaxSharedMemoryPerBlockOptin"),
+        on_chip // plan["BLOCKS_PER_SM"] - RESERVED_PER_BLOCK,
+    )
+    if fixed + row > limit:
+        raise SharedMemoryError(
+            f"{name} needs {fixed + row} bytes of shared memory per block; there are {limit}"
+        )
+    pool_rows = min(plan["MAX_POOL_ROWS"], (limit - fixed) // row - 1)  # and one row of zeros
+    shared = fixed + (pool_rows + 1) * row
     function = module.get_function(name)
     function.max_dynamic_shared_size_bytes = shared
     # No more shared memory than the blocks need: the rest of the chip's memory is L1.
-    together = dict(macros)["BLOCKS_PER_SM"] * (shared + 1024)
-    function.preferred_shared_memory_carveout = min(
-        100, -(-100 * together // device_attribute("MaxSharedMemoryPerMultiprocessor"))
-    )
+    together = plan["BLOCKS_PER_SM"] * (shared + RESERVED_PER_BLOCK)
+    function.preferred_shared_memory_carveout = min(100, -(-100 * together // on_chip))
     resident = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
         function.kernel.ptr, threads, shared
     )
-    return Kernel(function, threads, shared, state, scalars, int(resident))
+    return Kernel(function, threads, shared, pool_rows, state, scalars, int(resident))
 
 
 def fits(name: str, macros: dict[str, int]) -> bool:

@@ -40,7 +40,7 @@ class NetworkRuns(PackedRuns[ValueNetworkConfig]):
         f32, u64 = np.float32, np.uint64
         state_value = d if self.config.learns_state_value else 0
         return {
-            "hidden": ((rows, 2, d), f32),
+            "hidden": ((rows, self.macros["BLOCKS"], 2, d // self.macros["BLOCKS"]), f32),
             "hidden_last": ((rows,), np.uint32),
             "head_v": ((state_value,), f32),
             "head_v_momentum": ((state_value,), f32),
@@ -63,9 +63,10 @@ class NetworkRuns(PackedRuns[ValueNetworkConfig]):
     def to_device(self, index: int, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         self._before[index] = (int(state["weights_touched"]), int(state["step"]))
         units = self.macros["HIDDEN"] - self.config.hidden_units
+        rows = pad_last(np.stack([state["hidden_weights"], state["hidden_momentum"]], axis=1), units)
         return {
             **{name: pad_last(state[name], units) for name in self._head_names()},
-            "hidden": pad_last(np.stack([state["hidden_weights"], state["hidden_momentum"]], axis=-2), units),
+            "hidden": rows.reshape(self._rows, 2, self.macros["BLOCKS"], -1).swapaxes(1, 2),
             "hidden_last": (state["hidden_touched"] - 1).astype(np.uint32),
             "action_counts": state["action_counts"].astype(np.uint64),
             "active_rows": np.zeros(1, dtype=np.uint64),
@@ -74,10 +75,11 @@ class NetworkRuns(PackedRuns[ValueNetworkConfig]):
 
     def from_device(self, index: int, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         d = self.config.hidden_units
+        hidden = arrays["hidden"].swapaxes(1, 2).reshape(self._rows, 2, -1)
         state = {
             **{name: arrays[name][..., :d] for name in self._head_names()},
-            "hidden_weights": arrays["hidden"][..., 0, :d],
-            "hidden_momentum": arrays["hidden"][..., 1, :d],
+            "hidden_weights": hidden[:, 0, :d],
+            "hidden_momentum": hidden[:, 1, :d],
             "block_of_feature": np.zeros(self.num_features, dtype=np.int32),
             "hidden_touched": (arrays["hidden_last"] + np.uint32(1)).astype(np.int64),
             "action_counts": arrays["action_counts"].astype(np.int64),

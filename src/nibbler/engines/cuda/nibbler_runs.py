@@ -85,7 +85,7 @@ class NibblerRuns(PackedRuns[NibblerConfig]):
             "discovery": ((padded,), f32),
             "discovery_momentum": ((padded if linear else 0,), f32),
             "support_place": ((h, place_bytes), np.uint8),
-            "discovery_place": ((0 if self.macros["SUPPORT_SHARED"] else padded,), np.uint16),
+            "discovery_place": ((0 if self.macros["DISCOVERY_SHARED"] else padded,), np.uint16),
             "states": ((self.problems[0][0].num_components,), i32),
             "action_counts": ((actions,), u64),
             "input_swaps": ((h,), u64),

@@ -197,6 +197,7 @@ class PackedRuns(Generic[Config]):
                         np.uint32(first),
                         np.uint32(num_bins),
                         np.uint32(bin_size),
+                        np.uint32(self.kernel.pool_rows),
                     ),
                     shared_mem=self.kernel.shared_bytes,
                 )
@@ -218,7 +219,8 @@ class PackedRuns(Generic[Config]):
         return (
             f"{len(self.problems)} runs of {self.problems[0][1].name}, {per_launch} side by side: "
             f"{self.blocks} blocks of {self.kernel.threads} threads each, {self.kernel.shared_bytes} bytes "
-            f"of shared memory per block, {self.bytes_per_run / 2**20:.1f} MiB per run, "
+            f"of shared memory per block ({self.kernel.pool_rows} rows of weights in each pool), "
+            f"{self.bytes_per_run / 2**20:.1f} MiB per run, "
             f"{device_attribute('MultiProcessorCount')} multiprocessors"
         )
 

@@ -17,10 +17,11 @@ class NibblerPlan:
     question_warps: int
     main_warps: int
     discovery_warps: int
-    stage_rows: int = 16  # active rows of a question that are kept on chip
-    batch: int = 4  # rows of weights in flight at once, of those that are not
+    max_pool_rows: int = 32  # active rows of a question that are kept on chip, if there is room
+    batch: int = 4  # rows of weights in flight at once
     blocks_per_sm: int = 1  # what the compiler must leave registers for
     support_shared: int = 1  # support weights on chip
+    discovery_shared: int = 1  # discovery weights on chip
 
     def macros(
         self, config: NibblerConfig, num_features: int, num_actions: int, num_boards: int, slots: int
@@ -36,6 +37,7 @@ class NibblerPlan:
             "HIDDEN_USED": config.hidden_units,
             "HIDDEN_BIAS": int(config.hidden_bias),
             "UNITS": hidden // (32 * self.question_warps),
+            "UNIT_BLOCKS": 1,
             "BLOCKS": -(-config.num_questions // self.questions_per_block),
             "LINEAR_MOMENTUM": int(config.linear_momentum > 0),
             "SWAPPED_RANDOM": int(config.swapped_input == "random"),
@@ -44,8 +46,8 @@ class NibblerPlan:
 
     def smaller(self) -> "NibblerPlan | None":
         """The same plan with less on chip, for larger problems; None if there is nothing to give up."""
-        if self.stage_rows > 0:
-            return replace(self, stage_rows=self.stage_rows // 2)
+        if self.discovery_shared:
+            return replace(self, discovery_shared=0)
         return replace(self, support_shared=0) if self.support_shared else None
 
 
@@ -56,6 +58,7 @@ class NetworkPlan:
     worker_warps: int
     blocks: int
     main_warps: int
+    max_pool_rows: int = 112
     batch: int = 8
     blocks_per_sm: int = 1
 
@@ -70,8 +73,8 @@ class NetworkPlan:
             "HIDDEN": hidden,
             "HIDDEN_BIAS": int(config.hidden_bias),
             "UNITS": hidden // (32 * self.worker_warps * self.blocks),
+            "UNIT_BLOCKS": self.blocks,
             "STATE_VALUE": int(config.learns_state_value),
-            "STAGE_ROWS": 0,
         }
 
 
@@ -97,23 +100,23 @@ def plan_nibbler(config: NibblerConfig, num_boards: int) -> NibblerPlan:
     """A plan by the number of questions; the numbers were found by `nibbler bench cuda` on an H200."""
     questions = config.num_questions
     if questions <= 4:
-        return NibblerPlan(questions, 2, 1, 1, stage_rows=8, batch=2)
+        return NibblerPlan(questions, 2, 1, 1)
     if questions <= 16:
-        return NibblerPlan(4, 2, 1, 1, stage_rows=8)
+        return NibblerPlan(4, 2, 1, 1)
     if questions <= 64:
-        return NibblerPlan(2, 4, 3, 1, stage_rows=16)
+        return NibblerPlan(2, 4, 3, 1)
     if questions <= 256:
-        return NibblerPlan(2, 4, 6, 2, stage_rows=6)
+        return NibblerPlan(2, 4, 6, 2)
     # More features than fit on chip beside so many questions: their linear weights stay in global memory.
     per_block = -(-questions // 128)
-    rows = 6 if per_block <= 4 else 0
-    return NibblerPlan(per_block, 2, 8, 4, stage_rows=rows, batch=2, support_shared=0)
+    return NibblerPlan(per_block, 2, 8, 4, batch=2, support_shared=0, discovery_shared=0)
 
 
 def plan_network(config: ValueNetworkConfig, num_boards: int) -> NetworkPlan:
     """A plan by the number of hidden units."""
     board_warps = max(1, min(4, -(-num_boards // 32)))
     units = config.hidden_units
-    if units <= 256:
-        return NetworkPlan(min(4, -(-units // 32)), 1, board_warps, blocks_per_sm=2)
-    return NetworkPlan(8, -(-units // 1024), board_warps, batch=4)
+    small = num_boards <= 16  # the active rows of two runs fit on chip
+    return NetworkPlan(
+        min(4, -(-units // 32)), -(-units // 256), board_warps, blocks_per_sm=2 if small else 1
+    )

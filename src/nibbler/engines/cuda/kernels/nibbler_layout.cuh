@@ -18,8 +18,8 @@
 // the meeting.
 //
 // MEMORY. Per question in shared memory: support weights and positions over all features (in global memory if
-// SUPPORT_SHARED is 0), q heads, the lists of active rows, and the rows of w_u that are active (5 to 20 of 82, 2 KB
-// each with their momentum) as far as they fit; all rows are in global memory. See rows.cuh.
+// SUPPORT_SHARED is 0), q heads, the lists of active rows, and, behind the struct `Shared`, the rows of w_u that are
+// active (5 to 20 of 82, 2 KB each with their momentum) as far as they fit; the others are in global memory. See rows.cuh.
 
 constexpr int QUESTION_THREADS = 32 * QUESTION_WARPS;
 constexpr int MAIN_THREADS = 32 * MAIN_WARPS;
@@ -66,9 +66,8 @@ struct State {  // device arrays with a leading axis over runs; units are padded
   u32* base_touched;                        // [HEADS][FEATURES]
   float *support, *support_momentum;        // [QUESTIONS][FEATURES_PADDED]
   float *discovery, *discovery_momentum;    // [FEATURES_PADDED]
-  // only if not SUPPORT_SHARED:
-  u8* support_place;                        // [QUESTIONS][FEATURES_PADDED] Place
-  u16* discovery_place;                     // [FEATURES_PADDED]
+  u8* support_place;                        // [QUESTIONS][FEATURES_PADDED] Place, only if not SUPPORT_SHARED
+  u16* discovery_place;                     // [FEATURES_PADDED], only if not DISCOVERY_SHARED
   int* states;                              // [BOARDS]
   u64* action_counts;                       // [ACTIONS]
   u64* input_swaps;                         // [QUESTIONS]
@@ -99,19 +98,17 @@ struct QuestionShared {
   float support_momentum[FEATURES_PADDED];
 #endif
 #endif
-#if STAGE_ROWS > 0
-  alignas(16) float stage[2][STAGE_ROWS][2][HIDDEN];  // rows of x_t and x_{t+1}
-#endif
+  RowEntry entries[2][round_up(ROWS, BATCH)];  // active rows of x_t and x_{t+1}
   u32 last[ROWS];
-  u16 places[ROWS];           // in the list that the row was last in
-  RowEntry entries[2][ROWS];  // active rows of x_t and x_{t+1}
+  u16 slot[ROWS];
+  RowPool pool;
   int counts[QUESTION_WARPS];
   Extremes extremes;
   Extremes scratch[QUESTION_WARPS];
 };
 
 struct DiscoveryShared {
-#if SUPPORT_SHARED
+#if DISCOVERY_SHARED
   alignas(16) float weights[FEATURES_PADDED];
 #if LINEAR_MOMENTUM
   float momentum[FEATURES_PADDED];

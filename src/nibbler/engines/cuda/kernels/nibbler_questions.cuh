@@ -2,6 +2,7 @@
 
 struct Question {  // what a thread of a question's group knows
   QuestionShared& shared;
+  const Rows& rows;
   const Place* place;
   int rank, lane, warp, barrier;
 };
@@ -11,17 +12,18 @@ __device__ __forceinline__ void question_sync(const Question& q) { group_sync<QU
 // List the question's rows that are active in `features` (this thread's slots), in the order of threads.
 template <bool FIRST>
 __device__ __forceinline__ int list_active_rows(const Question& q, const RowClock& clock, const int (&features)[CHUNKS],
-                                                RowEntry* entries, RowEntry* entries_t) {
+                                                RowEntry* entries) {
   QuestionShared& s = q.shared;
+  u32 mask[CHUNKS];
   int row[CHUNKS], before[CHUNKS], count = 0;
 #pragma unroll
   for (int c = 0; c < CHUNKS; ++c) {
     const Place place = features[c] < 0 ? nowhere<Place>() : q.place[features[c]];
     const bool here = place != nowhere<Place>();
-    const u32 mask = __ballot_sync(EVERY_LANE, here);
+    mask[c] = __ballot_sync(EVERY_LANE, here);
     row[c] = here ? (int)place : -1;
-    before[c] = count + __popc(mask & ((1u << q.lane) - 1u));
-    count += __popc(mask);
+    before[c] = count + __popc(mask[c] & ((1u << q.lane) - 1u));
+    count += __popc(mask[c]);
   }
   int start = 0, total = count;
   if constexpr (QUESTION_WARPS > 1) {
@@ -35,12 +37,20 @@ __device__ __forceinline__ int list_active_rows(const Question& q, const RowCloc
     }
   }
 #pragma unroll
-  for (int c = 0; c < CHUNKS; ++c)
-    if (row[c] >= 0) enter_row<FIRST>(clock, row[c], start + before[c], entries, entries_t);
+  for (int c = 0; c < CHUNKS; ++c) {
+    if (mask[c] != 0u) {
+      const RowEntry entry = enter_row<FIRST>(q.rows, clock, row[c] >= 0, (u32)row[c], q.lane);
+      if (row[c] >= 0) entries[start + before[c]] = entry;
+    }
+  }
   if (HIDDEN_BIAS) {
-    if (q.rank == 0) enter_row<FIRST>(clock, ROWS - 1, total, entries, entries_t);
+    if (q.warp == 0) {
+      const RowEntry entry = enter_row<FIRST>(q.rows, clock, q.lane == 0, ROWS - 1, q.lane);
+      if (q.lane == 0) entries[total] = entry;
+    }
     ++total;
   }
+  if (q.rank < round_up(total, BATCH) - total) entries[total + q.rank] = empty_entry(q.rows);
   question_sync(q);
   return total;
 }
@@ -70,8 +80,8 @@ __device__ __forceinline__ void read_slots(const int* active, int (&features)[CH
   }
 }
 
-__device__ void question_warps(Shared& shared, const State& state, const Scalars& scalars, int run, int part,
-                               u32 num_steps) {
+__device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const State& state, const Scalars& scalars,
+                               int run, int part, u32 num_steps) {
   const int local = threadIdx.x / QUESTION_THREADS;
   const int question = part * QUESTIONS_PER_BLOCK + local;
   if (question >= QUESTIONS) {  // the last block may have room for more questions than are left
@@ -99,14 +109,14 @@ __device__ void question_warps(Shared& shared, const State& state, const Scalars
 #else
   float* support_momentum = LINEAR_MOMENTUM ? state.support_momentum + index * FEATURES_PADDED : nullptr;
 #endif
-  const Question q = {s, place, rank, lane, rank / 32, QUESTION_BARRIER + local};
-#if STAGE_ROWS > 0
-  char* stages = reinterpret_cast<char*>(&s.stage[0][0][0][first_unit]);
-#else
-  char* stages = nullptr;
-#endif
-  float* const first_row = in_global(state.hidden) + index * ROWS * 2 * HIDDEN + first_unit;
-  Rows rows = {reinterpret_cast<char*>(first_row), stages, 0u};
+  const Rows rows = {reinterpret_cast<char*>(state.hidden + index * ROWS * 2 * HIDDEN),
+                     slots + local * (pool_rows + 1u) * ROW_BYTES,
+                     pool_rows,
+                     (u32)first_unit * 4u,
+                     s.slot,
+                     s.last,
+                     s.pool};
+  const Question q = {s, rows, place, rank, lane, rank / 32, QUESTION_BARRIER + local};
   const int warp_in_block = threadIdx.x / 32, first_warp = local * QUESTION_WARPS;
 
   // from global memory
@@ -118,6 +128,8 @@ __device__ void question_warps(Shared& shared, const State& state, const Scalars
 #endif
   }
   question_sync(q);
+  empty_pool<QUESTION_THREADS>(rows, ROWS, rank);
+  Row{zero_units(), zero_units()}.store(rows.in_slot(pool_rows) + rows.offset);
   int* inputs = state.inputs + index * INPUTS;
   for (int p = rank; p < INPUTS; p += QUESTION_THREADS) place[inputs[p]] = (Place)p;
   for (int p = rank; p < ROWS; p += QUESTION_THREADS) s.last[p] = state.hidden_last[index * ROWS + p];
@@ -149,19 +161,19 @@ __device__ void question_warps(Shared& shared, const State& state, const Scalars
     const Control& control = shared.control[i & 1];
     const int action = control.action;
     RowEntry *entries_t = s.entries[i & 1], *entries_next = s.entries[(i + 1) & 1];
-    const RowClock clock = {s.last, s.places, shared.decay, scalars.alpha_answer, scalars.nu, step, rows.parity};
+    const RowClock clock = {shared.decay, scalars.alpha_answer, scalars.nu, step};
     int features_t[CHUNKS], features_next[CHUNKS];
     read_slots(shared.active[i % 3], features_t, rank);
     read_slots(shared.active[(i + 1) % 3], features_next, rank);
 
     // forward
     if (stale) {
-      count_t = list_active_rows<true>(q, clock, features_t, entries_t, nullptr);
-      z_t = settle_rows(rows, entries_t, count_t);
+      count_t = list_active_rows<true>(q, clock, features_t, entries_t);
+      z_t = settle_rows(rows, entries_t, count_t, lane);
       stale = false;
     }
-    const int count_next = list_active_rows<false>(q, clock, features_next, entries_next, entries_t);
-    const Units z_next = sum_rows(rows, entries_next, count_next);
+    const int count_next = list_active_rows<false>(q, clock, features_next, entries_next);
+    const Units z_next = sum_rows(rows, entries_next, count_next, lane);
     Units phi_t, phi_next;
 #pragma unroll
     for (int u = 0; u < UNITS; ++u) {
@@ -210,11 +222,10 @@ __device__ void question_warps(Shared& shared, const State& state, const Scalars
     store_units(&s.answer_q[action][first_unit], w);
     store_units(&s.answer_q_momentum[action][first_unit], m);
     co_opt(answer_v, answer_v_momentum, phi_t, error_v, scalars.alpha_answer, scalars.nu);
-    z_t = update_rows(rows, entries_t, count_t, entries_next, count_next, gradient, scalars.alpha_answer, scalars.nu);
+    z_t = update_rows(rows, clock, entries_t, count_t, entries_next, count_next, gradient, lane, q.warp == 0);
     error_sum += fabsf(error_v);
     active_rows += count_t;
     count_t = count_next;
-    rows.parity = 1u - rows.parity;
 
     // Algorithm 4: select_inputs
     const Extremes extremes = s.extremes;
@@ -227,10 +238,11 @@ __device__ void question_warps(Shared& shared, const State& state, const Scalars
         place[extremes.high] = (Place)p;
         inputs[p] = extremes.high;
         s.last[p] = step;
+        give_back_slot(rows, (u32)p);
       }
       const Units fresh =
           SWAPPED_RANDOM ? random_row(scalars.seed, (u64)step + 1, question, p, first_unit, spread) : zero_units();
-      Row{fresh, zero_units()}.store(rows.first + (u32)p * ROW_BYTES);
+      Row{fresh, zero_units()}.store(rows.in_global_memory((u32)p) + rows.offset);
       ++swaps;
       stale = true;
       question_sync(q);
@@ -256,8 +268,11 @@ __device__ void question_warps(Shared& shared, const State& state, const Scalars
       const int changed = (int)changed_question(change), present = min(QUESTIONS_PER_BLOCK, QUESTIONS - question + local);
       if (changed == question) cumulant = (int)changed_feature(change);
       if (CHANGED_RANDOM) {
-        stale |= changed == question;
-        char* const changed_rows = rows.first + (ptrdiff_t)(changed - question) * (ROWS * ROW_BYTES);
+        if (changed == question) {
+          stale = true;
+          empty_pool<QUESTION_THREADS>(rows, ROWS, rank);
+        }
+        char* const changed_rows = rows.global + (ptrdiff_t)(changed - question) * (ROWS * ROW_BYTES) + rows.offset;
         for (int p = local; p < ROWS; p += present) {
           const Units fresh = random_row(scalars.seed, (u64)step + 1, changed, p, first_unit, spread);
           Row{fresh, zero_units()}.store(changed_rows + (u32)p * ROW_BYTES);
@@ -270,6 +285,7 @@ __device__ void question_warps(Shared& shared, const State& state, const Scalars
   // back to global memory
   const u32 step = (u32)scalars.step + num_steps;
   question_sync(q);
+  write_back(rows, ROWS);
 #if SUPPORT_SHARED
   for (int f = rank; f < FEATURES_PADDED; f += QUESTION_THREADS) {
     state.support[index * FEATURES_PADDED + f] = support[f];

@@ -3,73 +3,52 @@
 //
 // LISTS. The active rows of x_t and of x_{t+1} are two lists. What to do with a row is worked out once, by the thread
 // that enters it (`RowEntry`), and then done by all threads for their units. `last` is the last step t at which a
-// row was active (in x_t): its weights stand at clock last + 1, or at clock t while it is active.
+// row was active (in x_t): its weights stand at clock last + 1, or at clock t while it is active. Lists are filled up
+// to a multiple of BATCH with entries that point to a row of zeros, so that BATCH rows are always in flight at once.
 //
-// STAGES. Global memory always holds the current rows (weights, then their momentum). The first STAGE_ROWS of each
-// list are in shared memory as well, one stage for x_t and one for x_{t+1}: rows that stay active never come from
-// global memory again, and the others are fetched all at once. A thread reads and writes its own units only,
-// so that no synchronisation is needed here. Rows beyond the stage are loaded BATCH at a time.
+// POOL. A row that becomes active gets one of the pool's slots in shared memory and keeps it until it is no longer
+// active; only then does it return to global memory. A row that finds no slot is used where it is. A thread reads and
+// writes its own units only, so that the weights need no synchronisation; the lists and the pool do.
 
-constexpr u32 ROW_BYTES = 2u * HIDDEN * sizeof(float);
-constexpr u32 NO_ROW = 0xffffffffu;      // an entry without a row
-constexpr u32 NOT_STAGED = 0xffffffffu;  // a row that is only in global memory
+constexpr int ROW_UNITS = HIDDEN / UNIT_BLOCKS;  // of a row, in one block
+constexpr u32 ROW_BYTES = 2u * ROW_UNITS * sizeof(float);
+constexpr u32 NO_ROW = 0xffffffffu, FRESH = 0x80000000u;  // in an entry's `row`: none; just got its slot
+constexpr u16 NO_SLOT = 0xffffu;
+constexpr int LEAVING_BATCH = BATCH < 4 ? BATCH : 4;
 
 struct alignas(16) RowEntry {
-  u32 offset;  // of the row in global memory, in bytes; NO_ROW: nothing here
-  u32 source;  // where the row is staged, in bytes; NOT_STAGED: nowhere
-  float lag;   // the weights at clock t are w - lag * m
-  u32 done;    // in the list of x_t: the row is in the list of x_{t+1} too, and updated there
+  char* address;  // of the row, in shared or global memory
+  float lag;      // the weights at clock t are w - lag * m
+  u32 row;
   // the update: m' = keep * m + add * gradient, w' = w - direct * m' - lagging * m
   float keep, add, direct, lagging;
 };
 
-struct Rows {
-  char* first;   // this thread's units of row 0, in global memory
-  char* stages;  // this thread's units of the first staged row of stage 0; stage 1 follows
-  u32 parity;    // of the stage of x_t
+struct RowPool {  // in shared memory; the slots themselves lie elsewhere in it
+  int num_free;   // below 0 when more were wanted
+  u16 free_slots[MAX_POOL_ROWS];
+};
 
-  __device__ __forceinline__ u32 stage_t(int place) const { return (parity * STAGE_ROWS + place) * ROW_BYTES; }
-  __device__ __forceinline__ u32 stage_next(int place) const {
-    return ((1u - parity) * STAGE_ROWS + place) * ROW_BYTES;
+struct Rows {
+  char* global;  // row 0, in global memory; rows follow each other at global_stride bytes
+  char* slots;   // slot 0, in shared memory; the last one, number pool_rows, is the row of zeros
+  u32 pool_rows, offset;  // of this thread's units in a row, in bytes
+  u16* slot;     // [rows]
+  u32* last;     // [rows]
+  RowPool& pool;
+
+  __device__ __forceinline__ char* in_global_memory(u32 row) const {
+    return global + (size_t)row * (ROW_BYTES * UNIT_BLOCKS);
   }
+  __device__ __forceinline__ char* in_slot(u32 slot_number) const { return slots + slot_number * ROW_BYTES; }
 };
 
 // What the thread that enters rows needs to know.
 struct RowClock {
-  u32* last;    // [rows]
-  u16* places;  // [rows] in the list that a row was last in
   const DecayTable& decay;
   float alpha, nu;
-  u32 step, parity;
+  u32 step;
 };
-
-// Enter a row into the list of x_{t+1}, or, with FIRST, into that of x_t after a launch began or the list changed.
-template <bool FIRST>
-__device__ __forceinline__ void enter_row(const RowClock& clock, int row, int place, RowEntry* entries,
-                                          RowEntry* entries_t) {
-  const u32 last = clock.last[row];
-  const bool active_at_t = last == clock.step;
-  const u32 gap = active_at_t ? 0u : clock.step - (last + 1u);
-  const Decay now = decay_over(clock.decay, clock.nu, gap);
-  RowEntry entry = {(u32)row * ROW_BYTES, NOT_STAGED, clock.alpha * now.sum, 0u, now.power, 0.0f, 0.0f, 0.0f};
-  const u32 parity = FIRST ? clock.parity : 1u - clock.parity;
-  if (place < STAGE_ROWS) entry.source = (parity * STAGE_ROWS + place) * ROW_BYTES;
-  if (!FIRST) {
-    if (active_at_t) {
-      const int place_t = clock.places[row];
-      entries_t[place_t].done = 1u;
-      if (place < STAGE_ROWS && place_t < STAGE_ROWS)
-        entry.source = (clock.parity * STAGE_ROWS + place_t) * ROW_BYTES;
-      entry.keep = clock.nu, entry.add = 1.0f - clock.nu, entry.direct = clock.alpha;
-    } else {
-      const Decay then = decay_over(clock.decay, clock.nu, gap + 1u);
-      entry.keep = then.power, entry.lagging = clock.alpha * then.sum;
-    }
-  }
-  entries[place] = entry;
-  clock.last[row] = FIRST ? clock.step : clock.step + 1u;
-  clock.places[row] = (u16)place;
-}
 
 // ---- one row in registers ----
 
@@ -78,14 +57,12 @@ struct Row {
 
   __device__ __forceinline__ void load(const char* address) {
     w = load_units(reinterpret_cast<const float*>(address));
-    m = load_units(reinterpret_cast<const float*>(address) + HIDDEN);
+    m = load_units(reinterpret_cast<const float*>(address) + ROW_UNITS);
   }
   __device__ __forceinline__ void store(char* address) const {
     store_units(reinterpret_cast<float*>(address), w);
-    store_units(reinterpret_cast<float*>(address) + HIDDEN, m);
+    store_units(reinterpret_cast<float*>(address) + ROW_UNITS, m);
   }
-  __device__ __forceinline__ void clear() { w = m = zero_units(); }
-
   __device__ __forceinline__ void add_to(Units& sum, float lag) const {
 #pragma unroll
     for (int u = 0; u < UNITS; ++u) sum.x[u] += w.x[u] - lag * m.x[u];
@@ -98,14 +75,6 @@ struct Row {
       w.x[u] -= entry.direct * m.x[u] + entry.lagging * before;
     }
   }
-  // a row of x_t alone
-  __device__ __forceinline__ void learn(float alpha, float nu, const Units& gradient) {
-#pragma unroll
-    for (int u = 0; u < UNITS; ++u) {
-      m.x[u] = nu * m.x[u] + (1.0f - nu) * gradient.x[u];
-      w.x[u] -= alpha * m.x[u];
-    }
-  }
 };
 
 __device__ __forceinline__ void add_units(Units& sum, const Units& more) {
@@ -113,52 +82,126 @@ __device__ __forceinline__ void add_units(Units& sum, const Units& more) {
   for (int u = 0; u < UNITS; ++u) sum.x[u] += more.x[u];
 }
 
+// ---- the pool ----
+
+// All slots are free and all rows in global memory; by COUNT threads, who synchronise afterwards.
+template <int COUNT>
+__device__ __forceinline__ void empty_pool(const Rows& rows, int num_rows, int rank) {
+  for (int row = rank; row < num_rows; row += COUNT) rows.slot[row] = NO_SLOT;
+  for (int k = rank; k < (int)rows.pool_rows; k += COUNT) rows.pool.free_slots[k] = (u16)k;
+  if (rank == 0) rows.pool.num_free = (int)rows.pool_rows;
+}
+
+// A free slot for every lane that wants one, NO_SLOT where there is none left; by a whole warp.
+__device__ __forceinline__ u16 take_slot(RowPool& pool, bool wanted, int lane) {
+  const u32 wanting = __ballot_sync(EVERY_LANE, wanted);
+  if (wanting == 0u) return NO_SLOT;
+  int left = 0;
+  if (lane == 0) left = atomicSub(&pool.num_free, __popc(wanting));
+  left = __shfl_sync(EVERY_LANE, left, 0) - 1 - __popc(wanting & ((1u << lane) - 1u));
+  return wanted && left >= 0 ? pool.free_slots[left] : NO_SLOT;
+}
+
+// The pool gets the slot of one row back; by one thread, while nobody takes.
+__device__ __forceinline__ void give_back_slot(const Rows& rows, u32 row) {
+  const u16 slot = rows.slot[row];
+  if (slot == NO_SLOT) return;
+  const int free = max(rows.pool.num_free, 0);
+  rows.pool.free_slots[free] = slot;
+  rows.pool.num_free = free + 1;
+  rows.slot[row] = NO_SLOT;
+}
+
+// This thread's units of every row that is in a slot, back to global memory.
+__device__ __noinline__ void write_back(const Rows rows, int num_rows) {
+  for (int row = 0; row < num_rows; ++row) {
+    const u16 slot = rows.slot[row];
+    if (slot != NO_SLOT) {
+      Row held;
+      held.load(rows.in_slot(slot) + rows.offset);
+      held.store(rows.in_global_memory(row) + rows.offset);
+    }
+  }
+}
+
+// ---- lists ----
+
+__device__ __forceinline__ RowEntry empty_entry(const Rows& rows) {
+  return {rows.in_slot(rows.pool_rows), 0.0f, NO_ROW, 0.0f, 0.0f, 0.0f, 0.0f};
+}
+
+// The entry of a row in the list of x_{t+1}, or, with FIRST, in that of x_t after a launch began or the inputs
+// changed (then the update only brings rows that lag to clock t). By a whole warp; `here` tells which lanes have a row.
+template <bool FIRST>
+__device__ __forceinline__ RowEntry enter_row(const Rows& rows, const RowClock& clock, bool here, u32 row, int lane) {
+  u16 slot = here ? rows.slot[row] : NO_SLOT;
+  const bool homeless = here && slot == NO_SLOT;
+  const u16 taken = take_slot(rows.pool, homeless, lane);
+  if (!here) return empty_entry(rows);
+  const bool fresh = taken != NO_SLOT;
+  if (fresh) rows.slot[row] = slot = taken;
+  const u32 last = rows.last[row];
+  const bool active_at_t = last == clock.step;
+  const u32 gap = active_at_t ? 0u : clock.step - (last + 1u);
+  const Decay now = decay_over(clock.decay, clock.nu, gap);
+  RowEntry entry;
+  entry.address = slot != NO_SLOT ? rows.in_slot(slot) : rows.in_global_memory(row);
+  entry.row = row | (fresh ? FRESH : 0u);
+  entry.lag = clock.alpha * now.sum;
+  if (FIRST) {
+    entry.keep = now.power, entry.add = 0.0f, entry.direct = 0.0f, entry.lagging = entry.lag;
+  } else if (active_at_t) {
+    entry.keep = clock.nu, entry.add = 1.0f - clock.nu, entry.direct = clock.alpha, entry.lagging = 0.0f;
+  } else {
+    const Decay then = decay_over(clock.decay, clock.nu, gap + 1u);
+    entry.keep = then.power, entry.add = 0.0f, entry.direct = 0.0f, entry.lagging = clock.alpha * then.sum;
+  }
+  rows.last[row] = FIRST ? clock.step : clock.step + 1u;
+  return entry;
+}
+
+// ---- what enters the hidden units ----
+
 // Copies this thread's units of a row from global to shared memory without waiting for them.
-__device__ __forceinline__ void fetch_row(char* stage, const char* global) {
+__device__ __forceinline__ void fetch_row(char* slot, const char* global) {
   constexpr int BYTES = UNITS >= 4 ? 16 : 4 * UNITS;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
 #pragma unroll
     for (int at = 0; at < 4 * UNITS; at += BYTES) {
-      const u32 to = (u32)__cvta_generic_to_shared(stage + half * (HIDDEN * 4) + at);
-      asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global + half * (HIDDEN * 4) + at),
+      const u32 to = (u32)__cvta_generic_to_shared(slot + half * (ROW_UNITS * 4) + at);
+      asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global + half * (ROW_UNITS * 4) + at),
                    "n"(BYTES)
                    : "memory");
     }
   }
 }
 
-__device__ __forceinline__ void await_fetches() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-
-// ---- what enters the hidden units ----
-
-// The sum of the rows of x_{t+1} at clock t.
-__device__ __forceinline__ Units sum_rows(const Rows& rows, const RowEntry* entries, int count) {
-  Units sum = zero_units();
-  if constexpr (STAGE_ROWS > 0) {
-    const int staged = min(count, STAGE_ROWS);
-    for (int k = 0; k < staged; ++k) {
-      const u32 here = rows.stage_next(k);
-      if (entries[k].source == here) fetch_row(rows.stages + here, rows.first + entries[k].offset);
-    }
-    await_fetches();
-#pragma unroll 4
-    for (int k = 0; k < staged; ++k) {
-      Row row;
-      row.load(rows.stages + entries[k].source);
-      row.add_to(sum, entries[k].lag);
+// Rows that just got a slot are copied there.
+__device__ __forceinline__ void fetch_rows(const Rows& rows, const RowEntry* entries, int count, int lane) {
+  for (int first = 0; first < count; first += 32) {
+    const u32 row = first + lane < count ? entries[first + lane].row : NO_ROW;
+    u32 fresh = __ballot_sync(EVERY_LANE, row != NO_ROW && (row & FRESH));
+    while (fresh != 0u) {
+      const RowEntry& entry = entries[first + __ffs(fresh) - 1];
+      fetch_row(entry.address + rows.offset, rows.in_global_memory(entry.row & ~FRESH) + rows.offset);
+      fresh &= fresh - 1u;
     }
   }
-  for (int k = STAGE_ROWS; k < count; k += BATCH) {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+// The sum of the rows of x_{t+1} at clock t.
+__device__ __forceinline__ Units sum_rows(const Rows& rows, const RowEntry* entries, int count, int lane) {
+  fetch_rows(rows, entries, count, lane);
+  Units sum = zero_units();
+  for (int k = 0; k < count; k += BATCH) {
     Row row[BATCH];
     float lag[BATCH];
 #pragma unroll
     for (int r = 0; r < BATCH; ++r) {
-      const int place = min(k + r, count - 1);
-      const u32 offset = k + r < count ? entries[place].offset : NO_ROW;
-      lag[r] = entries[place].lag;
-      row[r].clear();
-      if (offset != NO_ROW) row[r].load(rows.first + offset);
+      row[r].load(entries[k + r].address + rows.offset);
+      lag[r] = entries[k + r].lag;
     }
 #pragma unroll
     for (int r = 0; r < BATCH; ++r) row[r].add_to(sum, lag[r]);
@@ -166,86 +209,72 @@ __device__ __forceinline__ Units sum_rows(const Rows& rows, const RowEntry* entr
   return sum;
 }
 
-// The same for x_t after a launch began or the list changed: rows that lag are brought to clock t in memory too.
-__device__ __noinline__ Units settle_rows(const Rows rows, const RowEntry* entries, int count) {
+// ---- Algorithm 3 for w_u ----
+
+// The rows of a list get their update. Returns the sum of their weights after it, in the order of the list.
+__device__ __forceinline__ Units update_listed(const Rows& rows, const RowEntry* entries, int count,
+                                               const Units& gradient) {
   Units sum = zero_units();
   for (int k = 0; k < count; k += BATCH) {
     Row row[BATCH];
-    RowEntry entry[BATCH];
+#pragma unroll
+    for (int r = 0; r < BATCH; ++r) row[r].load(entries[k + r].address + rows.offset);
 #pragma unroll
     for (int r = 0; r < BATCH; ++r) {
-      entry[r] = entries[min(k + r, count - 1)];
-      if (k + r >= count) entry[r].offset = NO_ROW;
-      row[r].clear();
-      if (entry[r].offset != NO_ROW) row[r].load(rows.first + entry[r].offset);
-    }
-#pragma unroll
-    for (int r = 0; r < BATCH; ++r) {
-      if (entry[r].offset != NO_ROW) {
-#pragma unroll
-        for (int u = 0; u < UNITS; ++u) {
-          row[r].w.x[u] -= entry[r].lag * row[r].m.x[u];
-          row[r].m.x[u] *= entry[r].keep;
-        }
-        row[r].store(rows.first + entry[r].offset);
-        if (k + r < STAGE_ROWS) row[r].store(rows.stages + rows.stage_t(k + r));
-      }
+      row[r].update(entries[k + r], gradient);
       add_units(sum, row[r].w);
     }
+#pragma unroll
+    for (int r = 0; r < BATCH; ++r) row[r].store(entries[k + r].address + rows.offset);
   }
   return sum;
 }
 
-// ---- Algorithm 3 for w_u ----
+// The sum of the rows of x_t after a launch began or the inputs changed; rows that lag are brought to clock t.
+__device__ __noinline__ Units settle_rows(const Rows rows, const RowEntry* entries, int count, int lane) {
+  fetch_rows(rows, entries, count, lane);
+  return update_listed(rows, entries, count, zero_units());
+}
 
-// Rows of x_t get their gradient; rows of x_{t+1} are brought to clock t + 1 as well. Returns the sum of the rows
-// of x_{t+1} at that clock, in the order of the list, so that it equals what settle_rows would find in memory.
-__device__ __forceinline__ Units update_rows(const Rows& rows, const RowEntry* entries_t, int count_t,
-                                             const RowEntry* entries_next, int count_next, const Units& gradient,
-                                             float alpha, float nu) {
-  Units sum = zero_units();
-  if constexpr (STAGE_ROWS > 0) {
-#pragma unroll 4
-    for (int k = 0; k < min(count_next, STAGE_ROWS); ++k) {
-      const RowEntry entry = entries_next[k];
-      Row row;
-      row.load(rows.stages + entry.source);
-      row.update(entry, gradient);
-      add_units(sum, row.w);
-      row.store(rows.stages + rows.stage_next(k));
-      row.store(rows.first + entry.offset);
-    }
-    for (int k = 0; k < min(count_t, STAGE_ROWS); ++k) {
-      if (entries_t[k].done == 0u) {
-        Row row;
-        row.load(rows.stages + rows.stage_t(k));
-        row.learn(alpha, nu, gradient);
-        row.store(rows.first + entries_t[k].offset);
+// Rows of x_t get their gradient; rows of x_{t+1} are brought to clock t + 1 as well. Rows of x_t alone return to
+// global memory. Returns the sum of the rows of x_{t+1} at that clock, as settle_rows would find it.
+__device__ __forceinline__ Units update_rows(const Rows& rows, const RowClock& clock, const RowEntry* entries_t,
+                                             int count_t, const RowEntry* entries_next, int count_next,
+                                             const Units& gradient, int lane, bool first_warp) {
+  const Units sum = update_listed(rows, entries_next, count_next, gradient);
+  const RowEntry learning = {nullptr, 0.0f, NO_ROW, clock.nu, 1.0f - clock.nu, clock.alpha, 0.0f};
+  for (int first = 0; first < count_t; first += 32) {
+    const u32 mine = first + lane < count_t ? entries_t[first + lane].row : NO_ROW;
+    const bool leaves = mine != NO_ROW && rows.last[mine & ~FRESH] == clock.step;
+    u32 leaving = __ballot_sync(EVERY_LANE, leaves);
+    if (first_warp) {  // their slots are free from the next list on
+      const u16 slot = leaves ? rows.slot[mine & ~FRESH] : NO_SLOT;
+      const u32 giving = __ballot_sync(EVERY_LANE, slot != NO_SLOT);
+      if (giving != 0u) {
+        const int free = max(rows.pool.num_free, 0);
+        if (slot != NO_SLOT) {
+          rows.pool.free_slots[free + __popc(giving & ((1u << lane) - 1u))] = slot;
+          rows.slot[mine & ~FRESH] = NO_SLOT;
+        }
+        __syncwarp();
+        if (lane == 0) rows.pool.num_free = free + __popc(giving);
+        __syncwarp();
       }
     }
-  }
-  for (int k = STAGE_ROWS; k < max(count_next, count_t); k += BATCH) {
-    Row next[BATCH], old[BATCH];
-    u32 to_next[BATCH], to_old[BATCH];
+    while (leaving != 0u) {
+      Row row[LEAVING_BATCH];
+      char* to[LEAVING_BATCH];
 #pragma unroll
-    for (int r = 0; r < BATCH; ++r) {
-      to_next[r] = k + r < count_next ? entries_next[k + r].offset : NO_ROW;
-      to_old[r] = k + r < count_t && entries_t[k + r].done == 0u ? entries_t[k + r].offset : NO_ROW;
-      next[r].clear();
-      old[r].clear();
-      if (to_next[r] != NO_ROW) next[r].load(rows.first + to_next[r]);
-      if (to_old[r] != NO_ROW) old[r].load(rows.first + to_old[r]);
-    }
-#pragma unroll
-    for (int r = 0; r < BATCH; ++r) {
-      if (to_next[r] != NO_ROW) {
-        next[r].update(entries_next[k + r], gradient);
-        next[r].store(rows.first + to_next[r]);
+      for (int r = 0; r < LEAVING_BATCH; ++r) {
+        const int k = first + (leaving != 0u ? __ffs(leaving) - 1 : 0);
+        to[r] = leaving != 0u ? rows.in_global_memory(entries_t[k].row & ~FRESH) + rows.offset : nullptr;
+        row[r].load(entries_t[k].address + rows.offset);
+        leaving &= leaving - 1u;
       }
-      add_units(sum, next[r].w);
-      if (to_old[r] != NO_ROW) {
-        old[r].learn(alpha, nu, gradient);
-        old[r].store(rows.first + to_old[r]);
+#pragma unroll
+      for (int r = 0; r < LEAVING_BATCH; ++r) {
+        row[r].update(learning, gradient);
+        if (to[r] != nullptr) row[r].store(to[r]);
       }
     }
   }

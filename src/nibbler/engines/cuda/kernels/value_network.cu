@@ -10,16 +10,15 @@
 //   meeting  main: sums over all units, the TD errors, A_{t+1}.                           [barrier]
 //   learn    workers: heads and rows (Algorithm 3). main: environment.                    [barrier]
 //
-// MEMORY. Rows of w_u and their momentum are in global memory. The rows that stay active from step to step are
-// the ones that were just written, so they are found in the caches. See rows.cuh for their lazy momentum.
+// MEMORY. Rows of w_u and their momentum are in global memory; those that are active are in shared memory as far as
+// they fit, behind the struct `Shared`. See rows.cuh.
 
-static_assert(STAGE_ROWS == 0, "too many rows are active to stage them");
 constexpr int WORKERS = 32 * WORKER_WARPS;
 constexpr int MAIN_THREADS = 32 * MAIN_WARPS;
 constexpr int THREADS = WORKERS + MAIN_THREADS;
 constexpr int MAIN_BARRIER = 1;
 constexpr int ROWS = FEATURES + HIDDEN_BIAS;
-constexpr int ENTRIES = SLOTS + HIDDEN_BIAS;
+constexpr int ENTRIES = round_up(SLOTS + HIDDEN_BIAS, BATCH);
 constexpr int BOARDS_PER_THREAD = divide_up(BOARDS, MAIN_THREADS);
 enum { Q_T, V_T, V_NEXT, Q_NEXT };  // + action; sums over units
 constexpr int NUM_SUMS = Q_NEXT + ACTIONS;
@@ -27,7 +26,7 @@ constexpr int PADDED_SUMS = power_of_two_from(NUM_SUMS);
 constexpr int LANES_PER_LETTER = 32 / PADDED_SUMS;
 
 struct State {  // device arrays with a leading axis over runs; units are padded to HIDDEN
-  float* hidden;                            // [ROWS][2][HIDDEN] weights, momentum
+  float* hidden;                            // [ROWS][BLOCKS][2][HIDDEN / BLOCKS] weights, momentum
   u32* hidden_last;                         // [ROWS]
   float *head_v, *head_v_momentum;          // [HIDDEN], only if STATE_VALUE
   float *head_q, *head_q_momentum;          // [ACTIONS][HIDDEN]
@@ -48,36 +47,35 @@ struct Shared {
   RowEntry entries[2][ENTRIES];
   int states[BOARDS];
   u32 last[ROWS];
-  u16 places[ROWS];
+  u16 slot[ROWS];
+  RowPool pool;
   DecayTable decay;
 };
 
-// What the host must agree with: bytes of shared memory, of the table of arrays, of a run's scalars; threads of a block.
+constexpr int SHARED_BYTES = round_up(sizeof(Shared), 16);
+
+// What the host must agree with: bytes of shared memory without the pool of rows, and of one row in it; bytes of the
+// table of arrays, of a run's scalars; threads of a block.
 extern "C" __global__ void sizes(int* out) {
-  out[0] = (int)sizeof(Shared), out[1] = (int)sizeof(State), out[2] = (int)sizeof(Scalars), out[3] = THREADS;
+  out[0] = SHARED_BYTES, out[1] = (int)ROW_BYTES;
+  out[2] = (int)sizeof(State), out[3] = (int)sizeof(Scalars), out[4] = THREADS;
 }
 
-// Enter the active features of x_t or x_{t+1}; every input has a row of its own.
+// Enter the active features of x_t or x_{t+1}; every input has a row of its own. By all threads of the block.
 template <bool FIRST>
-__device__ __forceinline__ void list_active_rows(Shared& shared, const Scalars& scalars, u32 step, const int* active,
-                                                 RowEntry* entries, RowEntry* entries_t) {
-  const RowClock clock = {shared.last, shared.places, shared.decay, scalars.alpha_main, scalars.nu, step, 0u};
-  for (int k = threadIdx.x; k < ENTRIES; k += THREADS) {
-    const int row = k < SLOTS ? active[k] : ROWS - 1;
-    if (row < 0) {
-      entries[k].offset = NO_ROW;
-      entries[k].lag = 0.0f;
-    } else {
-      enter_row<FIRST>(clock, row, k, entries, entries_t);
-    }
+__device__ __forceinline__ void list_active_rows(const Rows& rows, const RowClock& clock, const int* active,
+                                                 RowEntry* entries) {
+  for (int first = 0; first < ENTRIES; first += THREADS) {
+    const int k = first + threadIdx.x;
+    const int row = k < SLOTS ? active[k] : HIDDEN_BIAS && k == SLOTS ? ROWS - 1 : -1;
+    const RowEntry entry = enter_row<FIRST>(rows, clock, row >= 0, (u32)row, threadIdx.x % 32);
+    if (k < ENTRIES) entries[k] = entry;
   }
 }
 
-__device__ void worker_warps(Shared& shared, const State& state, const Scalars& scalars, int run, int part,
-                             u32 num_steps) {
+__device__ void worker_warps(Shared& shared, const Rows& rows, const State& state, const Scalars& scalars, int run,
+                             int part, u32 num_steps) {
   const int rank = threadIdx.x, lane = rank % 32, first_unit = (part * WORKERS + rank) * UNITS;
-  float* const first_row = in_global(state.hidden) + (size_t)run * ROWS * 2 * HIDDEN + first_unit;
-  const Rows rows = {reinterpret_cast<char*>(first_row), nullptr, 0u};
   Units head_v = zero_units(), head_v_momentum = zero_units();
   if (STATE_VALUE) {
     head_v = load_units(state.head_v + (size_t)run * HIDDEN + first_unit);
@@ -90,17 +88,18 @@ __device__ void worker_warps(Shared& shared, const State& state, const Scalars& 
     head_q[a] = load_units(state.head_q + at);
     head_q_momentum[a] = load_units(state.head_q_momentum + at);
   }
+  Row{zero_units(), zero_units()}.store(rows.in_slot(rows.pool_rows) + rows.offset);
   group_sync<THREADS>(0);  // x_t is listed
-  Units z_t = settle_rows(rows, shared.entries[0], ENTRIES);
+  Units z_t = settle_rows(rows, shared.entries[0], ENTRIES, lane);
   group_sync<THREADS>(0);
 
   for (u32 i = 0; i < num_steps; ++i) {
-    const u32 step = (u32)scalars.step + i;
+    const RowClock clock = {shared.decay, scalars.alpha_main, scalars.nu, (u32)scalars.step + i};
     RowEntry *entries_t = shared.entries[i & 1], *entries_next = shared.entries[(i + 1) & 1];
-    list_active_rows<false>(shared, scalars, step, shared.active[(i + 1) & 1], entries_next, entries_t);
+    list_active_rows<false>(rows, clock, shared.active[(i + 1) & 1], entries_next);
     group_sync<THREADS>(0);  // listed
 
-    const Units z_next = sum_rows(rows, entries_next, ENTRIES);
+    const Units z_next = sum_rows(rows, entries_next, ENTRIES, lane);
     Units phi_t, phi_next;
 #pragma unroll
     for (int u = 0; u < UNITS; ++u) {
@@ -137,10 +136,11 @@ __device__ void worker_warps(Shared& shared, const State& state, const Scalars& 
 #pragma unroll
     for (int a = 0; a < ACTIONS; ++a)
       if (a == action) co_opt(head_q[a], head_q_momentum[a], phi_t, error_q, scalars.alpha_main, scalars.nu);
-    z_t = update_rows(rows, entries_t, ENTRIES, entries_next, ENTRIES, gradient, scalars.alpha_main, scalars.nu);
+    z_t = update_rows(rows, clock, entries_t, ENTRIES, entries_next, ENTRIES, gradient, lane, rank < 32);
     group_sync<THREADS>(0);  // learned
   }
 
+  write_back(rows, ROWS);
   if (STATE_VALUE) {
     store_units(state.head_v + (size_t)run * HIDDEN + first_unit, head_v);
     store_units(state.head_v_momentum + (size_t)run * HIDDEN + first_unit, head_v_momentum);
@@ -153,8 +153,9 @@ __device__ void worker_warps(Shared& shared, const State& state, const Scalars& 
   }
 }
 
-__device__ void main_warps(Shared& shared, const State& state, const Environment& env, const Scalars& scalars, int run,
-                           int part, Scalars* scalars_out, u64* mail, double* bins, u32 num_bins, u32 bin_size) {
+__device__ void main_warps(Shared& shared, const Rows& rows, const State& state, const Environment& env,
+                           const Scalars& scalars, int run, int part, Scalars* scalars_out, u64* mail, double* bins,
+                           u32 num_bins, u32 bin_size) {
   const int rank = threadIdx.x - WORKERS, lane = rank % 32, warp = rank / 32;
   auto sync = [] { group_sync<MAIN_THREADS>(MAIN_BARRIER); };
   u64 action_counts[ACTIONS];
@@ -188,10 +189,10 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
 
   for (u32 i = 0; i < num_steps; ++i) {
     const u32 step = (u32)scalars.step + i;
-    list_active_rows<false>(shared, scalars, step, shared.active[(i + 1) & 1], shared.entries[(i + 1) & 1],
-                            shared.entries[i & 1]);
+    const RowClock clock = {shared.decay, scalars.alpha_main, scalars.nu, step};
+    list_active_rows<false>(rows, clock, shared.active[(i + 1) & 1], shared.entries[(i + 1) & 1]);
     if (part == 0)
-      for (int k = rank; k < ENTRIES; k += MAIN_THREADS) active_rows += shared.entries[i & 1][k].offset != NO_ROW;
+      for (int k = rank; k < ENTRIES; k += MAIN_THREADS) active_rows += shared.entries[i & 1][k].row != NO_ROW;
     const double warp_reward = warp_sum(my_reward);
     if (lane == 0) shared.rewards[warp] = warp_reward;
     group_sync<THREADS>(0);  // listed
@@ -271,7 +272,7 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     value_network_steps(const State* state_pointer, const Environment* environments, Scalars* all_scalars, u64* mail,
-                        double* bins, u32 first_run, u32 num_bins, u32 bin_size) {
+                        double* bins, u32 first_run, u32 num_bins, u32 bin_size, u32 pool_rows) {
   extern __shared__ __align__(16) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   const State state = *state_pointer;
@@ -280,6 +281,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
   const Environment env = environments[scalars.environment];
   const u32 step = (u32)scalars.step;
 
+  const Rows rows = {reinterpret_cast<char*>(state.hidden + ((size_t)run * ROWS * BLOCKS + part) * 2 * ROW_UNITS),
+                     reinterpret_cast<char*>(memory + SHARED_BYTES),
+                     pool_rows,
+                     threadIdx.x * (u32)sizeof(Units),
+                     shared.slot,
+                     shared.last,
+                     shared.pool};
+  empty_pool<THREADS>(rows, ROWS, threadIdx.x);
   for (int row = threadIdx.x; row < ROWS; row += THREADS) shared.last[row] = state.hidden_last[(size_t)run * ROWS + row];
   for (int board = threadIdx.x; board < BOARDS; board += THREADS) {
     shared.states[board] = state.states[(size_t)run * BOARDS + board];
@@ -288,11 +297,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
   load_decay(shared.decay, state.decay + (size_t)run * (DECAY_LOW + DECAY_HIGH), threadIdx.x, THREADS);
   if (threadIdx.x == 0) shared.action = scalars.action;
   __syncthreads();
-  list_active_rows<true>(shared, scalars, step, shared.active[0], shared.entries[0], nullptr);
+  list_active_rows<true>(rows, {shared.decay, scalars.alpha_main, scalars.nu, step}, shared.active[0], shared.entries[0]);
   if (threadIdx.x < WORKERS) {
-    worker_warps(shared, state, scalars, run, part, num_bins * bin_size);
+    worker_warps(shared, rows, state, scalars, run, part, num_bins * bin_size);
   } else {
-    main_warps(shared, state, env, scalars, run, part, all_scalars + run, mail, bins, num_bins, bin_size);
+    main_warps(shared, rows, state, env, scalars, run, part, all_scalars + run, mail, bins, num_bins, bin_size);
   }
   __syncthreads();
   const u32 end = step + num_bins * bin_size;
