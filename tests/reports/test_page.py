@@ -96,7 +96,7 @@ def test_reading_a_folder_imports_nothing_that_it_names(results_folder: MakeFold
 def test_a_study_under_way_can_be_reported(results_folder: MakeFolder, make_study: MakeStudy) -> None:
     page = write_report(results_folder(make_study(boards=(2,)), finished=False))
     text = Reader(page.read_text()).text
-    assert "30.0k so far" in text
+    assert "30.0k of 60.0k" in text
     assert "0 of 15 runs finished" in text
 
 

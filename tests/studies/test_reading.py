@@ -90,6 +90,28 @@ def test_a_run_under_way_is_read_as_far_as_it_is() -> None:
     assert not read.measured[0].complete
 
 
+def test_a_run_that_has_just_begun_does_not_hide_the_finished_ones() -> None:
+    runs = [spec({"name": "nibbler"}, seed=seed) for seed in range(3)]
+    begun = RunResult(runs[2], Path(), np.array([1000, 2000, 3000]), np.zeros(3))
+    read = summarise(Study("s", "x", tuple(runs)), [*(finished(run, 0.0) for run in runs[:2]), begun])
+    (row,) = read.rows()
+    assert (row.seeds, row.planned_seeds) == (2, 3)
+    assert (row.steps, row.planned_steps) == (4_000, 4_000)
+    just = RunResult(runs[1], Path(), np.array([1000]), np.zeros(1))
+    (row,) = summarise(Study("s", "x", tuple(runs)), [finished(runs[0], 0.0), just]).rows()
+    assert (row.seeds, row.steps) == (1, 4_000)
+
+
+def test_settings_of_which_nothing_was_run_are_known() -> None:
+    runs = [spec({"name": agent}, boards) for agent in ("nibbler", "linear") for boards in (2, 4)]
+    read = summarise(Study("s", "x", tuple(runs)), [finished(runs[0], 0.0)])
+    assert [p.setting for p in read.not_run] == [
+        Setting("nibbler", 4),
+        Setting("linear", 2),
+        Setting("linear", 4),
+    ]
+
+
 def test_a_missing_seed_makes_a_setting_incomplete() -> None:
     runs = [spec({"name": "nibbler"}, seed=seed) for seed in range(2)]
     read = summarise(Study("s", "x", tuple(runs)), [finished(runs[0], 0.0)])

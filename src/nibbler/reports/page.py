@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from nibbler.reports.catalogue import Picture
 from nibbler.reports.html import Child, Markup, element
-from nibbler.reports.tables import TextTable, growth_table, summary_table
+from nibbler.reports.tables import TextTable, growth_table, not_run_lines, summary_table
 from nibbler.studies.claims import Verdict
 from nibbler.studies.results import StudyResults
 from nibbler.studies.spec import Study
@@ -97,6 +97,7 @@ def _section(s: StudySection) -> Markup:
         _claims(s.verdicts) if s.verdicts else None,
         element("h3", "Summary"),
         _table(summary_table(s.results)) if s.results.measured else element("p", "No run has a result yet."),
+        _not_run(s.results) if s.results.measured else None,
         _growth(s.results),
         element("p", reading, class_="quiet"),
         [_figure(picture) for picture in s.pictures],
@@ -114,7 +115,7 @@ def _claims(verdicts: Sequence[Verdict]) -> Markup:
                 "div",
                 v.claim.text,
                 element("br"),
-                element("span", f"{v.numbers}. ({v.claim.source})", class_="quiet"),
+                element("span", f"{v.text}. (Paper: {v.claim.source})", class_="quiet"),
             ),
         )
         for v in verdicts
@@ -131,6 +132,11 @@ def _table(table: TextTable) -> Markup:
     inner = element("table", element("thead", heading), element("tbody", rows))
     # Scrollable by keyboard as well, since a wide table does not fit a phone.
     return element("div", element("div", inner, class_="scroll", tabindex="0"), class_="card")
+
+
+def _not_run(results: StudyResults) -> Markup | None:
+    lines = not_run_lines(results)
+    return element("p", f"Not run: {'; '.join(lines)}.") if lines else None
 
 
 def _growth(results: StudyResults) -> Markup | None:

@@ -124,5 +124,7 @@ def read_discovery(run: RunFolder) -> Discovery | None:
 def _note(results: ResultsFolder, spec: RunSpec) -> RunNote:
     folder = results.run(spec)
     present = tuple(name for name in _FILES if (folder.path / name).exists())
-    state = folder.status().state if "spec.json" in present else "waiting"
+    state: str = folder.status().state if "spec.json" in present else "not run"
+    if state == "waiting" and "curve.parquet" in present:  # its checkpoints were not kept
+        state = "unfinished"
     return RunNote(spec.label, f"runs/{folder.path.name}", state, spec.to_dict(), folder.record(), present)

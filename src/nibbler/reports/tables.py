@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from nibbler.studies.metrics import format_estimate, format_quantity
-from nibbler.studies.results import Row, StudyResults, agent_label
+from nibbler.studies.results import Planned, Row, StudyResults, agent_label
 
 NOTHING = "-"
 
@@ -45,8 +45,8 @@ def _cells(row: Row, varied: list[str], brief: bool) -> list[str]:
         agent_label(row.setting.agent),
         str(row.setting.boards),
         *(_value(values.get(name)) for name in varied),
-        str(row.seeds),
-        format_quantity(row.steps) + ("" if row.complete else " so far"),
+        of_planned(str(row.seeds), str(row.planned_seeds)),
+        of_planned(format_quantity(row.steps), format_quantity(row.planned_steps)),
         format_estimate(row.to_threshold),
         NOTHING if row.doubling_ratio is None else format_estimate(row.doubling_ratio),
         format_estimate(row.final_reward, 3, with_interval=not brief),
@@ -67,6 +67,28 @@ def _cells(row: Row, varied: list[str], brief: bool) -> list[str]:
         NOTHING if math.isnan(row.steps_per_second) else format_quantity(row.steps_per_second),
         duration,
     ]
+
+
+def of_planned(there: str, planned: str) -> str:
+    """How much there is, and of how much where that is more: `3`, `2 of 3`."""
+    return there if there == planned else f"{there} of {planned}"
+
+
+def not_run_lines(results: StudyResults) -> list[str]:
+    """Settings of which nothing has been run, one line per agent; many values of a sweep are counted."""
+    groups: dict[str, dict[int, list[Planned]]] = {}
+    for planned in results.not_run:
+        by_boards = groups.setdefault(planned.setting.agent, {})
+        by_boards.setdefault(planned.setting.boards, []).append(planned)
+    lines = []
+    for agent, by_boards in groups.items():
+        parts = []
+        for boards, settings in sorted(by_boards.items()):
+            wanted = sum(p.setting.agent == agent and p.setting.boards == boards for p in results.planned)
+            many = "" if wanted == 1 else f" ({len(settings)} of {wanted} settings)"
+            parts.append(f"{boards}{many}")
+        lines.append(f"{agent_label(agent)} on {', '.join(parts)} boards")
+    return lines
 
 
 def growth_table(results: StudyResults) -> TextTable:

@@ -20,7 +20,7 @@ import numpy as np
 from nibbler.agents.registry import AGENT_NAMES, default_config
 from nibbler.studies.lines import RandomLines
 from nibbler.studies.metrics import CurveSet
-from nibbler.studies.results import Lines, Measured, Setting, StudyResults
+from nibbler.studies.results import Lines, Measured, Planned, Setting, StudyResults
 from nibbler.studies.spec import RunSpec, Study, canonical_json
 from nibbler.studies.store import ResultsFolder, RunResult
 
@@ -58,14 +58,29 @@ def summarise(
         ]
         if present:
             lines = _lines(specs, planners, random_lines)
-            measured.append(_measure(setting, specs, present, lines))
+            measured.append(_measure(setting, specs, _readable_together(present), lines))
     return StudyResults(
         study.name,
         study.description or study.name,
         tuple(measured),
         threshold=_number(study.reading.get("threshold"), 0.0),
         window=max(1, int(_number(study.reading.get("window"), 1.0)) | 1),
+        planned=tuple(Planned(setting, len(specs), specs[0].steps) for setting, specs in planned.items()),
     )
+
+
+def _readable_together(runs: list[RunResult]) -> list[RunResult]:
+    """The runs of a setting to read as one, cut to what all of them have.
+
+    Two finished runs or more are read alone. Before that it is as many of the longest ones as give the most
+    steps in all, so that a run which has just begun does not hide the others.
+    """
+    finished = [run for run in runs if run.finished]
+    if len(finished) > 1:
+        return finished
+    longest = sorted((len(run.reward) for run in runs), reverse=True)
+    best = max(range(len(runs)), key=lambda k: ((k + 1) * longest[k], k))
+    return [run for run in runs if len(run.reward) >= longest[best]]
 
 
 def agent_name(spec: RunSpec) -> str:

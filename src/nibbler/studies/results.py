@@ -7,7 +7,7 @@ synthetic curves.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -68,6 +68,15 @@ class Lines:
 
 
 @dataclass(frozen=True)
+class Planned:
+    """What a study wants of one setting."""
+
+    setting: Setting
+    seeds: int
+    steps: int
+
+
+@dataclass(frozen=True)
 class Measured:
     """One setting's curves and what they cost."""
 
@@ -80,10 +89,14 @@ class Measured:
     planned_seeds: int | None = None
 
     @property
+    def whole(self) -> bool:
+        """Whether the seeds that are there have every planned step."""
+        return self.planned_steps is None or self.curves.steps >= self.planned_steps
+
+    @property
     def complete(self) -> bool:
         """Whether every planned seed has every planned step."""
-        steps_done = self.planned_steps is None or self.curves.steps >= self.planned_steps
-        return steps_done and (self.planned_seeds is None or self.curves.num_seeds >= self.planned_seeds)
+        return self.whole and (self.planned_seeds is None or self.curves.num_seeds >= self.planned_seeds)
 
 
 @dataclass(frozen=True)
@@ -93,7 +106,8 @@ class Row:
     setting: Setting
     seeds: int
     steps: int
-    complete: bool
+    planned_seeds: int
+    planned_steps: int
     to_threshold: Estimate
     doubling_ratio: Estimate | None  # None: half as many boards were not run
     final_reward: Estimate
@@ -113,6 +127,7 @@ class StudyResults:
     measured: tuple[Measured, ...]
     threshold: float = 0.0
     window: int = 1  # bins of the centred moving average under TimestepsToThreshold
+    planned: tuple[Planned, ...] = ()  # every setting of the study, run or not
 
     @cached_property
     def _by_setting(self) -> dict[Setting, Measured]:
@@ -144,7 +159,13 @@ class StudyResults:
             )
 
         kept = tuple(m for m in self.measured if wanted(m.setting))
-        return StudyResults(self.name, self.title, kept, self.threshold, self.window)
+        planned = tuple(p for p in self.planned if wanted(p.setting))
+        return StudyResults(self.name, self.title, kept, self.threshold, self.window, planned)
+
+    @property
+    def not_run(self) -> list[Planned]:
+        """Settings of which there is nothing yet."""
+        return [p for p in self.planned if p.setting not in self._by_setting]
 
     @property
     def agents(self) -> list[str]:
@@ -183,9 +204,10 @@ class StudyResults:
         """TimestepDoublingRatio by the smaller number of boards."""
         return metrics.doubling_ratios(self.to_threshold(agent, **varied))
 
-    def power_law(self, agent: str, **varied: Any) -> PowerLaw:
-        """The fit of steps against boards."""
-        return metrics.power_law(self.to_threshold(agent, **varied))
+    def power_law(self, agent: str, *, only: Collection[int] | None = None, **varied: Any) -> PowerLaw:
+        """The fit of steps against boards, on these sizes if they are given."""
+        by_boards = self.to_threshold(agent, **varied)
+        return metrics.power_law({n: e for n, e in by_boards.items() if only is None or n in only})
 
     def final_reward(self, agent: str, boards: int, **varied: Any) -> Estimate | None:
         """Mean reward at the end of the run, if there is one."""
@@ -219,7 +241,8 @@ class StudyResults:
             setting=m.setting,
             seeds=m.curves.num_seeds,
             steps=m.curves.steps,
-            complete=m.complete,
+            planned_seeds=m.planned_seeds or m.curves.num_seeds,
+            planned_steps=m.planned_steps or m.curves.steps,
             to_threshold=steps,
             doubling_ratio=None if smaller is None else metrics.timestep_doubling_ratio(smaller, steps),
             final_reward=final,
