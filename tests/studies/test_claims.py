@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nibbler.studies import checks
-from nibbler.studies.claims import CLAIMS, Claim, judge, verdicts
+from nibbler.studies import checks, sweep_checks
+from nibbler.studies.claims import CLAIMS, Claim, Verdict, judge, verdicts
+from nibbler.studies.evidence import NotEnoughDataError, side
 from nibbler.studies.metrics import CurveSet, Estimate
-from nibbler.studies.results import Lines, Measured, Setting, StudyResults
+from nibbler.studies.results import Lines, Measured, Planned, Setting, StudyResults
 
 BINS, BIN = 200, 1_000_000
 
@@ -42,7 +43,16 @@ def results(name: str, *parts: Measured) -> StudyResults:
 
 
 def status(check: Any, *parts: Measured) -> str:
-    return judge(Claim("claim", "source", check), results("any", *parts)).status
+    return judge(Claim("id", "claim", "source", check), results("any", *parts)).status
+
+
+def judged(check: Any, *parts: Measured) -> Verdict:
+    return judge(Claim("id", "claim", "source", check), results("any", *parts))
+
+
+def test_claims_have_ids_of_their_own() -> None:
+    claims = {claim for claims in CLAIMS.values() for claim in claims}
+    assert len({claim.id for claim in claims}) == len(claims)
 
 
 def test_every_claim_of_every_study_says_not_enough_data_of_nothing() -> None:
@@ -81,7 +91,10 @@ def test_all_agents_learn_small_problems() -> None:
     assert (
         status(checks.all_learn_small_problems, *good[:-1], measured("rainbow", 8, None)) == "not confirmed"
     )
-    assert status(checks.all_learn_small_problems, *good[:-1]) == "not enough data"
+    assert status(checks.all_learn_small_problems, *good[1:]) == "not enough data"
+    part = judged(checks.all_learn_small_problems, *good[:-1])
+    assert part.status == "confirmed"
+    assert part.part == "Rainbow on 8 boards (not run)"
 
 
 def test_a_failure_in_a_short_run_is_not_enough_data() -> None:
@@ -91,8 +104,65 @@ def test_a_failure_in_a_short_run_is_not_enough_data() -> None:
     assert status(checks.linear_fails, measured("linear", 4, 1, bins=4)) == "not confirmed"
 
 
-def test_runs_that_are_not_finished_are_not_enough_data() -> None:
-    assert status(checks.linear_fails, measured("linear", 4, None, planned_seeds=4)) == "not enough data"
+def test_a_failure_counts_from_a_million_steps_per_board_or_from_what_nibbler_needed() -> None:
+    short = measured("linear", 32, None, bins=25)
+    assert status(checks.linear_fails, short) == "not enough data"
+    assert status(checks.linear_fails, short, measured("nibbler", 32, 20, bins=40)) == "confirmed"
+    assert status(checks.linear_fails, short, measured("nibbler", 32, 30, bins=40)) == "not enough data"
+    assert status(checks.linear_fails, short, measured("nibbler", 16, 20, bins=40)) == "not enough data"
+    assert status(checks.linear_fails, short, measured("nibbler", 32, None, bins=40)) == "not enough data"
+    slow = measured("nibbler", 4, 9, bins=40)  # never asks for more than a million per board
+    assert status(checks.linear_fails, measured("linear", 4, None, bins=4), slow) == "confirmed"
+
+
+def test_a_verdict_on_part_of_the_runs_says_which_part() -> None:
+    some = judged(checks.linear_fails, measured("linear", 4, None, planned_seeds=4))
+    assert (some.status, some.part) == ("confirmed", "Linear on 4 boards (3 of 4 seeds)")
+    one = measured("linear", 8, None, seeds=1, planned_seeds=3)
+    both = judged(checks.linear_fails, measured("linear", 4, None), one)
+    assert both.part == "Linear on 8 boards (1 of 3 seeds)"
+    assert "Judged without Linear on 8 boards" in both.text
+    assert status(checks.linear_fails, one) == "not enough data"
+    assert judged(checks.linear_fails, measured("linear", 4, None)).part == ""
+
+
+def test_a_size_too_short_to_count_does_not_hide_the_others() -> None:
+    parts = [measured("nibbler", n, 2 * n) for n in (2, 4, 8)]
+    found = judged(checks.nibbler_is_nearly_linear, *parts, measured("nibbler", 128, None, bins=100))
+    assert found.status == "confirmed"
+    assert "Nibbler on 128 boards (not reached in 100M steps, too few to count)" in found.part
+
+
+def test_nibbler_outperforms_on_the_largest_problem_that_both_ran() -> None:
+    ours = [measured("nibbler", n, 10) for n in (8, 16, 64)]
+    assert status(checks.nibbler_outperforms, *ours, measured("q-learning", 64, None)) == "confirmed"
+    better = measured("q-learning", 64, 10, final=0.06)
+    assert status(checks.nibbler_outperforms, *ours, better) == "not confirmed"
+    same = measured("q-learning", 64, 10)
+    assert status(checks.nibbler_outperforms, *ours, same) == "not enough data"
+    assert status(checks.nibbler_outperforms, *ours, measured("q-learning", 8, None)) == "not enough data"
+
+
+def test_rainbow_ends_highest_on_small_problems() -> None:
+    others = [measured(a, 2, 10) for a in ("nibbler", "q-learning", "qv-learning")]
+    for final, verdict in ((0.06, "confirmed"), (0.04, "not confirmed"), (0.05, "not enough data")):
+        assert status(checks.rainbow_ends_highest, *others, measured("rainbow", 2, 10, final)) == verdict
+
+
+def test_the_doubling_ratio_is_judged_at_every_size() -> None:
+    even = [measured("nibbler", n, 2 * n) for n in (2, 4, 8)]
+    assert status(checks.doubling_costs_twice, *even) == "confirmed"
+    uneven = [measured("nibbler", n, c) for n, c in ((2, 2), (4, 8), (8, 16))]
+    assert status(checks.doubling_costs_twice, *uneven) == "not confirmed"
+    missed = [*even, measured("nibbler", 16, None)]
+    assert status(checks.doubling_costs_twice, *missed) == "not confirmed"
+    assert status(checks.doubling_costs_twice, *even[:2]) == "not enough data"
+
+
+def test_one_bad_seed_makes_it_unreliable() -> None:
+    good = [measured("nibbler", n, 10) for n in (2, 4)]
+    assert status(checks.nibbler_is_reliable, *good) == "confirmed"
+    assert status(checks.nibbler_is_reliable, *good, measured("nibbler", 8, 10, -0.0005)) == "not confirmed"
 
 
 def test_only_nibbler_learns_128_boards() -> None:
@@ -109,8 +179,8 @@ def test_a_bound_must_be_cleared_by_the_whole_interval(final: float, verdict: st
 
 
 def test_side_says_what_is_open() -> None:
-    with pytest.raises(checks.NotEnoughDataError, match=r"does not settle 0\.04"):
-        checks.side(Estimate(0.04, 0.03, 0.05), 0.04, "it")
+    with pytest.raises(NotEnoughDataError, match=r"does not settle 0\.04"):
+        side(Estimate(0.04, 0.03, 0.05), 0.04, "it")
 
 
 def test_baselines_curve_up() -> None:
@@ -143,64 +213,100 @@ def test_the_q_learning_sweep() -> None:
     assert status(checks.q_fails_everywhere_on_32, *sweep(32, -0.06, -0.07)) == "confirmed"
     assert status(checks.q_fails_everywhere_on_32, *sweep(32, -0.06, -0.04)) == "not confirmed"
     assert status(checks.q_fails_everywhere_on_32, *sweep(32, -0.06, bins=4)) == "not enough data"
+    assert status(checks.q_is_never_positive_on_32, *sweep(32, -0.06, -0.04)) == "confirmed"
+    assert status(checks.q_is_never_positive_on_32, *sweep(32, -0.06, 0.02)) == "not confirmed"
+
+
+def test_a_part_of_the_sweep_is_judged_and_counted() -> None:
+    parts = sweep(32, -0.06, -0.07)
+    planned = tuple(Planned(m.setting, 2, BINS * BIN) for m in parts)
+    more = Planned(Setting("q-learning", 32, (("step_size", 9.0),)), 2, BINS * BIN)
+    read = StudyResults("any", "any", tuple(parts), planned=(*planned, more))
+    found = judge(Claim("id", "claim", "source", checks.q_fails_everywhere_on_32), read)
+    assert found.status == "confirmed"
+    assert "best of 2 of 3 settings" in found.numbers
+
+
+def test_nibbler_beats_a_large_q_network_at_every_step_size() -> None:
+    ours = measured("nibbler", 32, 20, hidden_units=256)
+    for final, verdict in ((-0.06, "confirmed"), (0.06, "not confirmed")):
+        theirs = [
+            measured("q-learning", 32, 0, f, hidden_units=1024, step_size=s)
+            for s, f in ((0.001, -0.07), (0.01, -0.07), (0.1, final))
+        ]
+        assert status(checks.q_loses_at_every_step_size, ours, *theirs) == verdict
+        assert status(checks.q_loses_at_every_step_size, ours, *theirs[1:]) == "not enough data"
 
 
 def test_more_units_are_faster() -> None:
     fast = [measured("nibbler", n, 20 * n // d, hidden_units=d) for n in (2, 4) for d in (1, 4)]
     slow = [measured("nibbler", n, 5 * n * d, hidden_units=d) for n in (2, 4) for d in (1, 4)]
-    assert status(checks.nibbler_gains_from_units, *fast) == "confirmed"
-    assert status(checks.nibbler_gains_from_units, *slow) == "not confirmed"
+    assert status(sweep_checks.nibbler_gains_from_units, *fast) == "confirmed"
+    assert status(sweep_checks.nibbler_gains_from_units, *slow) == "not confirmed"
     nothing = [measured("nibbler", 2, None, hidden_units=d) for d in (1, 4)]
-    assert status(checks.nibbler_gains_from_units, *nothing) == "not enough data"
+    assert status(sweep_checks.nibbler_gains_from_units, *nothing) == "not enough data"
 
 
 def test_a_small_network_that_never_learns_counts_as_slower() -> None:
     parts = [measured("q-learning", 2, None, hidden_units=8), measured("q-learning", 2, 10, hidden_units=64)]
-    assert status(checks.q_gains_from_units, *parts) == "confirmed"
+    assert status(sweep_checks.q_gains_from_units, *parts) == "confirmed"
 
 
 def test_units_and_the_slope() -> None:
     same = [measured("nibbler", n, 2 * n * d, hidden_units=d) for n in (2, 4, 8) for d in (1, 4)]
-    assert status(checks.units_do_not_change_the_slope, *same) == "confirmed"
+    assert status(sweep_checks.units_do_not_change_the_slope, *same) == "confirmed"
     other = [
         measured("nibbler", n, 2 * n ** (1 if d == 1 else 2), hidden_units=d)
         for n in (2, 4, 8)
         for d in (1, 4)
     ]
-    assert status(checks.units_do_not_change_the_slope, *other) == "not confirmed"
+    assert status(sweep_checks.units_do_not_change_the_slope, *other) == "not confirmed"
+
+
+def test_q_learning_scales_worse_with_any_units() -> None:
+    def parts(power: float) -> list[Measured]:
+        ours = [measured("nibbler", n, 4 * n, hidden_units=32) for n in (2, 4, 8)]
+        return ours + [measured("q-learning", n, round(4 * n**power), hidden_units=32) for n in (2, 4, 8)]
+
+    assert status(sweep_checks.q_scales_worse_with_any_units, *parts(1.8)) == "confirmed"
+    assert status(sweep_checks.q_scales_worse_with_any_units, *parts(0.5)) == "not confirmed"
 
 
 def test_a_weak_nibbler_against_a_large_q_network() -> None:
     theirs = measured("q-learning", 16, None, hidden_units=1024, seconds=2e-5)
     ours = measured("nibbler", 16, 20, hidden_units=32)
-    assert status(checks.weak_nibbler_beats_large_q, ours, theirs) == "confirmed"
+    assert status(sweep_checks.weak_nibbler_beats_large_q, ours, theirs) == "confirmed"
     slower = measured("nibbler", 16, 20, hidden_units=32, seconds=3e-5)
-    assert status(checks.weak_nibbler_beats_large_q, slower, theirs) == "not confirmed"
+    assert status(sweep_checks.weak_nibbler_beats_large_q, slower, theirs) == "not confirmed"
 
 
 def test_varied_boards_and_the_noisy_wind() -> None:
     parts = [measured(a, n, 2 * n) for a in ("nibbler", "nibbler+") for n in (2, 4, 8, 16)]
-    assert status(checks.varied_boards_are_learned, *parts) == "confirmed"
-    assert status(checks.varied_boards_scale, *parts) == "confirmed"
-    assert status(checks.noisy_wind_is_worse, *parts) == "not enough data"
-    assert status(checks.noisy_wind_is_worse, *parts, measured("nibbler, noisy wind", 4, None)) == "confirmed"
+    assert status(sweep_checks.varied_boards_are_learned, *parts) == "confirmed"
+    assert status(sweep_checks.varied_boards_scale, *parts) == "confirmed"
+    assert status(sweep_checks.noisy_wind_is_worse, *parts) == "not enough data"
     assert (
-        status(checks.noisy_wind_is_worse, *parts, measured("nibbler, noisy wind", 4, 5)) == "not confirmed"
+        status(sweep_checks.noisy_wind_is_worse, *parts, measured("nibbler, noisy wind", 4, None))
+        == "confirmed"
+    )
+    assert (
+        status(sweep_checks.noisy_wind_is_worse, *parts, measured("nibbler, noisy wind", 4, 5))
+        == "not confirmed"
     )
 
 
 def test_a_fixed_nibbler_collapses_on_large_problems() -> None:
     good = [measured("nibbler", n, 10) for n in (2, 4)]
-    assert status(checks.fixed_nibbler_collapses, *good, measured("nibbler", 32, None)) == "confirmed"
-    assert status(checks.fixed_nibbler_collapses, *good, measured("nibbler", 32, 20)) == "not confirmed"
+    assert status(sweep_checks.fixed_nibbler_collapses, *good, measured("nibbler", 32, None)) == "confirmed"
+    assert status(sweep_checks.fixed_nibbler_collapses, *good, measured("nibbler", 32, 20)) == "not confirmed"
 
 
 def test_too_few_questions_collapse() -> None:
     def parts(few: float | None) -> list[Measured]:
         return [measured("nibbler", 4, few if h <= 4 else 10, num_questions=h) for h in (2, 4, 8, 16)]
 
-    assert status(checks.too_few_questions_collapse, *parts(None)) == "confirmed"
-    assert status(checks.too_few_questions_collapse, *parts(20)) == "not confirmed"
+    assert status(sweep_checks.too_few_questions_collapse, *parts(None)) == "confirmed"
+    assert status(sweep_checks.too_few_questions_collapse, *parts(20)) == "not confirmed"
 
 
 def test_inputs_per_question() -> None:
@@ -208,9 +314,42 @@ def test_inputs_per_question() -> None:
         crossing = {20: few, 56: 10, 82: many}
         return [measured("nibbler", 4, c, inputs_per_question=g) for g, c in crossing.items()]
 
-    assert status(checks.few_inputs_hurt, *parts(None, 12)) == "confirmed"
-    assert status(checks.few_inputs_hurt, *parts(10, 12)) == "not confirmed"
-    assert status(checks.extra_inputs_only_slow_down, *parts(None, 12)) == "confirmed"
-    assert status(checks.extra_inputs_only_slow_down, *parts(None, 5)) == "not confirmed"
+    assert status(sweep_checks.few_inputs_hurt, *parts(None, 12)) == "confirmed"
+    assert status(sweep_checks.few_inputs_hurt, *parts(10, 12)) == "not confirmed"
+    assert status(sweep_checks.extra_inputs_only_slow_down, *parts(None, 12)) == "confirmed"
+    assert status(sweep_checks.extra_inputs_only_slow_down, *parts(None, 5)) == "not confirmed"
+    for final, verdict in ((0.05, "confirmed"), (0.02, "not confirmed")):
+        few_missing = [
+            measured("nibbler", 4, 10, f, inputs_per_question=g) for g, f in ((50, final), (56, 0.05))
+        ]
+        assert status(sweep_checks.missing_a_few_inputs_is_harmless, *few_missing) == verdict
     missing = [measured("nibbler", 4, None, inputs_per_question=g) for g in (20, 56, 82)]
-    assert status(checks.few_inputs_hurt, *missing) == "not enough data"
+    assert status(sweep_checks.few_inputs_hurt, *missing) == "not enough data"
+
+
+def test_the_literal_reading_must_learn_every_size() -> None:
+    literal = "all as written"
+    good = measured(literal, 8, 10)
+    assert status(sweep_checks.literal_reading_learns, good, measured(literal, 32, 30)) == "confirmed"
+    assert status(sweep_checks.literal_reading_learns, good, measured(literal, 32, None)) == "not confirmed"
+    assert status(sweep_checks.literal_reading_learns, measured("nibbler", 8, 10)) == "not enough data"
+
+
+def test_a_reading_that_ends_higher_than_ours_is_told() -> None:
+    ours = [measured("nibbler", n, 10) for n in (8, 32)]
+    for final, verdict in ((0.05, "confirmed"), (0.03, "confirmed"), (0.06, "not confirmed")):
+        other = measured("hidden biases", 32, 10, final)
+        assert status(sweep_checks.no_reading_is_better, *ours, other) == verdict
+
+
+def test_beyond_the_paper_a_doubling_must_not_cost_much_more_than_twice() -> None:
+    paper = [measured("nibbler", n, n // 2) for n in (32, 64, 128)]
+    assert status(sweep_checks.nibbler_goes_on_scaling, *paper) == "not enough data"
+    assert status(sweep_checks.nibbler_goes_on_scaling, *paper, measured("nibbler", 256, 130)) == "confirmed"
+    assert (
+        status(sweep_checks.nibbler_goes_on_scaling, *paper, measured("nibbler", 256, 190)) == "not confirmed"
+    )
+    short = measured("nibbler", 256, None)
+    assert status(sweep_checks.nibbler_goes_on_scaling, *paper, short) == "not enough data"
+    long = measured("nibbler", 256, None, bins=300)
+    assert status(sweep_checks.nibbler_goes_on_scaling, *paper, long) == "not confirmed"

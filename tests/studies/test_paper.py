@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
+from nibbler.agents.config import NibblerConfig
+from nibbler.agents.registry import default_config
 from nibbler.studies.claims import CLAIMS
-from nibbler.studies.paper import PAPER_STEPS, STUDIES, nibbler_agent, paper_study, q_agent
-from nibbler.studies.reading import agent_name, agent_value
+from nibbler.studies.paper import DEPARTURES, LITERAL, STUDIES, paper_study
+from nibbler.studies.paper_runs import PAPER_STEPS, nibbler_agent, q_agent
+from nibbler.studies.reading import agent_name, agent_value, setting_of
 
 EVERY = [(name, size) for name, study in STUDIES.items() for size in study.sizes]
 
@@ -82,6 +87,58 @@ def test_defaults_are_left_out_so_that_runs_are_shared() -> None:
     assert nibbler_agent(8, num_questions=16, hidden_units=256, inputs_per_question=82) == {"name": "nibbler"}
     assert nibbler_agent(8, num_questions=4) == {"name": "nibbler", "num_questions": 4}
     assert q_agent(hidden_units=256, step_size=0.001, momentum=0.99) == {"name": "q-learning"}
+
+
+def test_the_open_choices_are_the_default_one_departure_at_a_time_and_the_literal_reading() -> None:
+    problems = {("paper", 8): (3, 16_000_000), ("paper", 32): (2, 40_000_000), ("laptop", 4): (3, 8_000_000)}
+    for (size, n), (seeds, steps) in problems.items():
+        study = STUDIES["open-choices"].study(size)
+        groups: dict[str, list[NibblerConfig]] = {}
+        for run in study.runs:
+            if agent_name(run) == "nibbler" and run.environment["num_boards"] == n:
+                settings = {key: value for key, value in run.agent.items() if key != "name"}
+                config = default_config("nibbler", n, 56 * n, **settings)
+                assert isinstance(config, NibblerConfig)
+                groups.setdefault(setting_of(run, study, ()).agent, []).append(config)
+                assert run.steps == steps
+        default = NibblerConfig.for_boards(n, 56 * n)
+        assert {len(configs) for configs in groups.values()} == {seeds}
+        assert groups.pop("nibbler")[0] == default
+        assert groups.pop(LITERAL)[0] == NibblerConfig.literal(n, 56 * n)
+        assert {name: configs[0] for name, configs in groups.items()} == {
+            name: default.replace(**settings) for name, settings in DEPARTURES.items()
+        }
+
+
+def test_one_step_beyond_the_paper_shares_its_smaller_sizes_with_curves() -> None:
+    study = STUDIES["beyond"].study("paper")
+    ours = [run for run in study.runs if agent_name(run) == "nibbler"]
+    new = [run for run in ours if run.environment["num_boards"] > 128]
+    assert sorted((run.environment["num_boards"], run.steps) for run in new) == [
+        *[(256, 200_000_000)] * 2,
+        *[(512, 400_000_000)] * 2,
+    ]
+    assert set(ours) - set(new) < set(STUDIES["curves"].study("paper").runs)
+
+
+def test_the_runs_of_a_study_keep_their_ids() -> None:
+    """Results are stored under these: a change here orphans them."""
+    ids = {
+        "curves": "a4047ea5",
+        "q-sweep": "a3d61e1c",
+        "hidden-units": "a64c58ff",
+        "heterogeneous": "4f917821",
+        "fixed-nibbler": "7408d2f7",
+        "questions": "c54d5f61",
+        "inputs": "21a11860",
+        "open-choices": "366a7b24",
+        "beyond": "b0a301f0",
+    }
+    found = {}
+    for name in ids:
+        joined = "".join(run.id for run in STUDIES[name].study("paper").runs)
+        found[name] = hashlib.sha256(joined.encode()).hexdigest()[:8]
+    assert found == ids
 
 
 def test_an_unknown_study_or_size_is_refused_with_what_there_is() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from nibbler.reports.choice_figure import choice_panels
 from nibbler.reports.discovery_map import Discovery, discovery_panels, map_shape
 from nibbler.reports.figures import compute_panels, curve_panels, grid_shape, scaling_panels
 from nibbler.reports.style import drawing, page_svg, save, svg_text
@@ -145,6 +146,15 @@ FIGURES: dict[str, FigureKind] = {
         panel=(4.0, 3.6),
         widest=2,
         needs=_varies("inputs_per_question"),
+    ),
+    "open-choices": FigureKind(
+        "What each reading does",
+        "Points are seeds, bars 95% intervals over seeds, the tick is their mean; open points did not reach "
+        "the threshold in the run.",
+        choice_panels,
+        lambda results: 2 * len(results.boards),
+        panel=(4.6, 2.6),
+        widest=2,
     ),
 }
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from nibbler.studies import checks
+from nibbler.studies import checks, sweep_checks
+from nibbler.studies.evidence import Evidence, NotEnoughDataError
 from nibbler.studies.results import StudyResults
 
 Status = Literal["confirmed", "not confirmed", "not enough data"]
@@ -16,9 +17,10 @@ Status = Literal["confirmed", "not confirmed", "not enough data"]
 class Claim:
     """A sentence of the paper in our words, and the check for it."""
 
+    id: str  # stable: remarks are kept under it
     text: str
-    source: str
-    check: Callable[[StudyResults], tuple[bool, str]]
+    source: str  # where in the paper; "ours" where the question is ours
+    check: Callable[[Evidence], tuple[bool, str]]
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,24 @@ class Verdict:
     claim: Claim
     status: Status
     numbers: str
+    part: str = ""  # what it had to do without; empty if it rests on everything
+
+    @property
+    def text(self) -> str:
+        """The numbers, and on which part of the runs they do not rest."""
+        return f"{self.numbers}. Judged without {self.part}" if self.part else self.numbers
 
 
 def judge(claim: Claim, results: StudyResults) -> Verdict:
     """Hold a claim against the data."""
+    if not results.measured:
+        return Verdict(claim, "not enough data", "not run")
+    evidence = Evidence(results)
     try:
-        holds, numbers = claim.check(results)
-    except checks.NotEnoughDataError as missing:
+        holds, numbers = claim.check(evidence)
+    except NotEnoughDataError as missing:
         return Verdict(claim, "not enough data", str(missing))
-    return Verdict(claim, "confirmed" if holds else "not confirmed", numbers)
+    return Verdict(claim, "confirmed" if holds else "not confirmed", numbers, evidence.part)
 
 
 def verdicts(results: StudyResults) -> list[Verdict]:
@@ -45,18 +56,21 @@ def verdicts(results: StudyResults) -> list[Verdict]:
 
 
 _LINEAR = Claim(
+    "linear-fails",
     "A learner that is linear in the bits cannot tie a board's hot bit to that board, so it fails.",
-    "section 2.2",
+    "2.2",
     checks.linear_fails,
 )
 _SLOPE = Claim(
-    "Nibbler needs about twice the experience when the number of boards doubles.",
-    "second experiment",
+    "linear-growth",
+    "The experience that Nibbler needs grows nearly linearly with the observation, up to 128 boards.",
+    "abstract; 6, finding 2",
     checks.nibbler_is_nearly_linear,
 )
 _THRESHOLD_32 = Claim(
+    "nibbler-32",
     "On 32 boards Nibbler is reliably above 0.04 at 40M steps.",
-    "Q-learning sweep",
+    "figure 6, caption",
     checks.nibbler_reaches_004_on_32,
 )
 
@@ -64,80 +78,188 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
     "quickstart": (_LINEAR, _SLOPE),
     "curves": (
         Claim(
+            "outperforms",
+            "Nibbler outperforms the baselines, replay or not, on large problems.",
+            "abstract; 6, finding 1; 6.1",
+            checks.nibbler_outperforms,
+        ),
+        Claim(
+            "small-boards",
             "All agents learn a good policy up to 8 boards.",
-            "first experiment",
+            "6.1, figure 4",
             checks.all_learn_small_problems,
         ),
         Claim(
-            "On 128 boards only Nibbler still learns one.", "first experiment", checks.only_nibbler_learns_128
+            "only-nibbler-128",
+            "On 128 boards only Nibbler still learns one.",
+            "6.1, figure 4",
+            checks.only_nibbler_learns_128,
+        ),
+        Claim(
+            "rainbow-asymptote",
+            "Rainbow, which does not explore by epsilon, ends highest on the smaller problems.",
+            "6.1",
+            checks.rainbow_ends_highest,
         ),
         _THRESHOLD_32,
         _LINEAR,
     ),
     "scaling": (
         _SLOPE,
-        Claim("All other agents curve up before 128 boards.", "second experiment", checks.baselines_curve_up),
+        Claim(
+            "doubling-ratio",
+            "Nibbler needs about twice the experience when the number of boards doubles.",
+            "6.2, figure 5 right",
+            checks.doubling_costs_twice,
+        ),
+        Claim(
+            "baselines-curve-up",
+            "All other agents curve up before 128 boards.",
+            "6.2, figure 5 left",
+            checks.baselines_curve_up,
+        ),
+        Claim(
+            "reliable",
+            "Nibbler's performance is reliable across the tested sizes.",
+            "figure 5, caption",
+            checks.nibbler_is_reliable,
+        ),
     ),
     "q-sweep": (
         Claim(
+            "q-8-wide",
             "On 8 boards many settings of Q-learning succeed.",
-            "second experiment",
+            "6.2, figure 6 left",
             checks.q_succeeds_widely_on_8,
         ),
         Claim(
+            "q-32-never-positive",
+            "On 32 boards no setting of Q-learning reaches a positive reward in 40M steps.",
+            "6.2, figure 6 right",
+            checks.q_is_never_positive_on_32,
+        ),
+        Claim(
+            "q-32-below",
             "On 32 boards no setting of Q-learning gets above -0.05 in 40M steps.",
-            "second experiment",
+            "figure 6, caption",
             checks.q_fails_everywhere_on_32,
+        ),
+        Claim(
+            "learning-rates",
+            "That Nibbler beats a Q-network of 1024 units holds across learning rates.",
+            "figure 7, caption",
+            checks.q_loses_at_every_step_size,
         ),
         _THRESHOLD_32,
     ),
     "hidden-units": (
         Claim(
+            "nibbler-units",
             "More units per question make Nibbler faster.",
-            "third experiment",
-            checks.nibbler_gains_from_units,
-        ),
-        Claim("More hidden units make Q-learning faster.", "third experiment", checks.q_gains_from_units),
-        Claim(
-            "More units do not change the slope.", "third experiment", checks.units_do_not_change_the_slope
+            "6, finding 3; 6.3, figure 7",
+            sweep_checks.nibbler_gains_from_units,
         ),
         Claim(
+            "q-units",
+            "More hidden units make Q-learning faster.",
+            "6, finding 3; 6.3, figure 7",
+            sweep_checks.q_gains_from_units,
+        ),
+        Claim(
+            "units-slope",
+            "More units do not change the slope.",
+            "6.3",
+            sweep_checks.units_do_not_change_the_slope,
+        ),
+        Claim(
+            "q-slope-worse",
+            "Q-learning scales worse than Nibbler with any number of units.",
+            "figure 7, caption",
+            sweep_checks.q_scales_worse_with_any_units,
+        ),
+        Claim(
+            "weak-nibbler",
             "On 16 boards Nibbler with 32 units per question beats Q-learning with 1024, in reward and time.",
-            "third experiment",
-            checks.weak_nibbler_beats_large_q,
+            "figure 7, caption",
+            sweep_checks.weak_nibbler_beats_large_q,
         ),
     ),
     "heterogeneous": (
         Claim(
+            "varied-learned",
             "Nibbler reaches zero reward on varied boards.",
-            "fourth experiment",
-            checks.varied_boards_are_learned,
+            "6, finding 4; 6.4",
+            sweep_checks.varied_boards_are_learned,
         ),
-        Claim("It scales there as on equal boards.", "fourth experiment", checks.varied_boards_scale),
         Claim(
+            "varied-scaling",
+            "It scales there as on equal boards, with two step sizes.",
+            "6.4, figure 8",
+            sweep_checks.varied_boards_scale,
+        ),
+        Claim(
+            "noisy-wind",
             "A wind that is random makes it substantially worse.",
-            "fourth experiment",
-            checks.noisy_wind_is_worse,
+            "6.4",
+            sweep_checks.noisy_wind_is_worse,
         ),
     ),
     "fixed-nibbler": (
         Claim(
+            "fixed-collapse",
             "One fixed Nibbler does well while it has questions enough, and collapses beyond.",
-            "appendix B",
-            checks.fixed_nibbler_collapses,
+            "B.1, figure 9",
+            sweep_checks.fixed_nibbler_collapses,
         ),
     ),
     "questions": (
         Claim(
-            "With too few questions performance collapses.", "appendix B", checks.too_few_questions_collapse
+            "questions-collapse",
+            "With too few questions performance collapses.",
+            "B.2, figure 10 left",
+            sweep_checks.too_few_questions_collapse,
         ),
     ),
     "inputs": (
-        Claim("30 inputs or fewer per question cost a lot of reward.", "appendix B", checks.few_inputs_hurt),
         Claim(
+            "inputs-few",
+            "30 inputs or fewer per question cost a lot of reward.",
+            "B.3, figure 10 right",
+            sweep_checks.few_inputs_hurt,
+        ),
+        Claim(
+            "inputs-missing",
+            "Missing a few of a board's 56 bits does little harm.",
+            "figure 10, caption",
+            sweep_checks.missing_a_few_inputs_is_harmless,
+        ),
+        Claim(
+            "inputs-many",
             "70 inputs or more learn a little slower and end as well.",
-            "appendix B",
-            checks.extra_inputs_only_slow_down,
+            "B.3, figure 10 right",
+            sweep_checks.extra_inputs_only_slow_down,
+        ),
+    ),
+    "open-choices": (
+        Claim(
+            "literal-reading",
+            "Table 1 and the algorithms, taken word by word, learn these problems.",
+            "ours, of Table 1 and Algorithms 2 to 7",
+            sweep_checks.literal_reading_learns,
+        ),
+        Claim(
+            "default-reading",
+            "No other reading of what is left open ends higher than the one we took.",
+            "ours",
+            sweep_checks.no_reading_is_better,
+        ),
+    ),
+    "beyond": (
+        Claim(
+            "beyond-128",
+            "Nibbler goes on as on smaller problems beyond 128 boards (the paper leaves it open).",
+            "ours; 6.2",
+            sweep_checks.nibbler_goes_on_scaling,
         ),
     ),
 }

@@ -2,46 +2,55 @@
 
 Sizes: `smoke` (seconds; shows that it works and nothing else), `laptop` (minutes to an hour on two cores) and
 `paper` (the paper's own scale, for a GPU or a cluster). Studies share runs: the same spec is the same folder,
-so `scaling` reads the runs of `curves`, and a default that a sweep passes through is not run again. That is
-why `nibbler_agent` and `q_agent` leave out what is the default anyway.
+so `scaling` reads the runs of `curves`, and a default that a sweep passes through is not run again.
 
 The paper gives some grids only as a picture. There the grid is chosen so that it can show the claim, and the
-study's `grid` says which it is.
+study's `grid` says which it is. `open-choices` and `beyond` are ours: what each reading of the text does, and
+one step further than the paper went.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nibbler.studies.lines import PLANNER_STEPS
+from nibbler.agents.config import NibblerConfig
+from nibbler.studies.paper_runs import (
+    BEYOND_STEPS,
+    LAPTOP_STEPS,
+    LAPTOP_STEPS_OF_FLAT_NETWORKS,
+    PAPER_STEPS,
+    SIZES,
+    SMOKE_STEPS,
+    STEPS,
+    nibbler_agent,
+    planner_runs,
+    q_agent,
+    runs,
+    seeds_for,
+)
 from nibbler.studies.spec import RunSpec, Study
 
-SIZES = ("smoke", "laptop", "paper")
-SEEDS = {"nibbler": 3, "qv-learning": 3, "q-learning": 10, "rainbow": 2, "linear": 3, "known-structure": 3}
-BITS_PER_BOARD = 56
 FAST_KAPPA = 0.005 * math.sqrt(2.0)  # Nibbler+
-
-# Steps by number of boards. The paper gives 40M for 32 boards; Nibbler crosses zero at about 0.65M steps per
-# board, later on 4 and 8 boards, and every run is long enough to see whether it stays there.
-PAPER_STEPS = {
-    2: 5_000_000,
-    4: 12_000_000,
-    8: 24_000_000,
-    16: 32_000_000,
-    32: 40_000_000,
-    64: 90_000_000,
-    128: 180_000_000,
-}
-LAPTOP_STEPS = {2: 3_000_000, 4: 8_000_000, 8: 16_000_000}
-LAPTOP_STEPS_OF_FLAT_NETWORKS = {8: 24_000_000}  # Q and QV cross late there, and are cheap
-SMOKE_STEPS = {2: 20_000, 4: 20_000}
-STEPS = {"smoke": SMOKE_STEPS, "laptop": LAPTOP_STEPS, "paper": PAPER_STEPS}
-BINS = {"smoke": 1_000, "laptop": 10_000, "paper": 10_000}
-ENGINE = {"smoke": "cpu", "laptop": "cpu", "paper": "auto"}
 WINDOW = 11  # bins of smoothing under TimestepsToThreshold: 110k steps at 10k per bin
+
+# What the paper leaves open: the other reading, one departure from the default at a time.
+LITERAL = "all as written"
+DEPARTURES: dict[str, dict[str, Any]] = {
+    "answers' step size / sqrt(h)": {"scale_answer_step_size": True},
+    "swapped inputs random": {"swapped_input": "random"},
+    "changed questions kept": {"changed_question": "keep"},
+    "momentum in linear learners": {"linear_momentum": 0.99},
+    "hidden biases": {"hidden_bias": True},
+}
+
+
+def literal_settings() -> dict[str, Any]:
+    """What `NibblerConfig.literal` changes, whatever the number of boards."""
+    literal, default = NibblerConfig.literal(2).to_dict(), NibblerConfig.for_boards(2).to_dict()
+    return {name: value for name, value in literal.items() if value != default[name]}
 
 
 @dataclass(frozen=True)
@@ -70,56 +79,6 @@ class PaperStudy:
             "figures": list(self.figures),
         }
         return Study(self.name, size, tuple(self.build(size)), self.title, reading)
-
-
-def environment(boards: int, seed: int, **settings: Any) -> dict[str, Any]:
-    """Multi-catch; each seed has a permutation (and family) of its own, as the metric averages over both."""
-    return {"name": "multi_catch", "num_boards": boards, "seed": seed, **settings}
-
-
-def nibbler_agent(boards: int, **settings: Any) -> dict[str, Any]:
-    """Nibbler with Table 1 for this many boards but for the settings given."""
-    defaults = {
-        "num_questions": 2 * boards,
-        "inputs_per_question": min(82, BITS_PER_BOARD * boards),
-        "hidden_units": 256,
-    }
-    return {"name": "nibbler", **{k: v for k, v in settings.items() if defaults.get(k) != v}}
-
-
-def q_agent(**settings: Any) -> dict[str, Any]:
-    """Q-learning with the paper's settings but for those given."""
-    defaults = {"hidden_units": 256, "step_size": 0.001, "momentum": 0.99}
-    return {"name": "q-learning", **{k: v for k, v in settings.items() if defaults[k] != v}}
-
-
-def runs(
-    size: str, boards: int, agent: Mapping[str, Any], seeds: int, steps: int | None = None, **settings: Any
-) -> list[RunSpec]:
-    """The runs of one setting, one per seed."""
-    engine = "jax" if agent["name"] == "rainbow" else ENGINE[size]
-    return [
-        RunSpec(
-            environment(boards, seed, **settings),
-            dict(agent),
-            STEPS[size][boards] if steps is None else steps,
-            seed,
-            engine,
-            BINS[size],
-        )
-        for seed in range(seeds)
-    ]
-
-
-def planner_runs(size: str, sizes: Iterable[int], seeds: int = 1, **settings: Any) -> list[RunSpec]:
-    """The planner lines: short, since they only measure a rate."""
-    steps = 20_000 if size == "smoke" else PLANNER_STEPS
-    return [spec for n in sizes for spec in runs(size, n, {"name": "planner"}, seeds, steps, **settings)]
-
-
-def seeds_for(size: str, agent: str, most: int = 3) -> int:
-    """Seeds per setting: two to show that it works, three on a laptop, the paper's number in the paper."""
-    return {"smoke": 2, "laptop": min(most, 3)}.get(size, SEEDS[agent])
 
 
 def curves(size: str) -> list[RunSpec]:
@@ -250,6 +209,30 @@ def inputs(size: str) -> list[RunSpec]:
     return specs
 
 
+def open_choices(size: str) -> list[RunSpec]:
+    """The default reading, each departure from it alone, and everything as written."""
+    problems = {  # boards -> seeds and steps
+        "smoke": {2: (2, SMOKE_STEPS[2])},
+        "laptop": {4: (3, LAPTOP_STEPS[4])},
+        "paper": {8: (3, 16_000_000), 32: (2, PAPER_STEPS[32])},
+    }[size]
+    specs = planner_runs(size, problems)
+    for n, (seeds, steps) in problems.items():
+        for settings in ({}, *DEPARTURES.values(), literal_settings()):
+            specs += runs(size, n, nibbler_agent(n, **settings), seeds, steps)
+    return specs
+
+
+def beyond(size: str) -> list[RunSpec]:
+    """Nibbler on every size of the paper, and on two and four times its largest."""
+    boards = STEPS[size] if size == "smoke" else {**STEPS[size], **BEYOND_STEPS}
+    specs = planner_runs(size, boards)
+    for n, steps in boards.items():
+        seeds = 2 if n in BEYOND_STEPS else seeds_for(size, "nibbler")
+        specs += runs(size, n, nibbler_agent(n), seeds, steps)
+    return specs
+
+
 STUDIES: dict[str, PaperStudy] = {
     s.name: s
     for s in (
@@ -345,6 +328,30 @@ STUDIES: dict[str, PaperStudy] = {
             inputs,
             ("inputs",),
             varied=("inputs_per_question",),
+        ),
+        PaperStudy(
+            "open-choices",
+            "Where the text leaves a choice open, what does each reading do?",
+            "Table 1 and Algorithms 2 to 7, as far as they can be read in several ways",
+            "The default, five departures from it one at a time, and all as written "
+            "(NibblerConfig.literal), on 8 boards (16M steps, 3 seeds) and 32 (40M, 2 seeds). Laptop: 4.",
+            open_choices,
+            ("open-choices",),
+            labels=(
+                {"label": LITERAL, "agent": {"name": "nibbler", **literal_settings()}},
+                *({"label": label, "agent": settings} for label, settings in DEPARTURES.items()),
+                {"label": "nibbler", "agent": {"name": "nibbler"}},
+            ),
+        ),
+        PaperStudy(
+            "beyond",
+            "Does Nibbler go on scaling on 256 and 512 boards?",
+            "one step further than the paper, whose second experiment ends at 128 boards",
+            "Nibbler on 2 to 128 boards (the runs of the study curves), and with 2 seeds on 256 (200M steps) "
+            "and 512 boards (400M).",
+            beyond,
+            ("scaling", "curves", "compute", "discovery"),
+            sizes=("smoke", "paper"),
         ),
     )
 }

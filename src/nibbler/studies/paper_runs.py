@@ -1,0 +1,86 @@
+"""What the studies' runs are made of: steps and seeds by size, agents, planner lines.
+
+Specs leave out what is the default anyway, so that studies share runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nibbler.studies.lines import PLANNER_STEPS
+from nibbler.studies.spec import RunSpec
+
+SIZES = ("smoke", "laptop", "paper")
+SEEDS = {"nibbler": 3, "qv-learning": 3, "q-learning": 10, "rainbow": 2, "linear": 3, "known-structure": 3}
+BITS_PER_BOARD = 56
+
+# Steps by number of boards. The paper gives 40M for 32 boards; Nibbler crosses zero at about 0.65M steps per
+# board, later on 4 and 8 boards, and every run is long enough to see whether it stays there. 256 and 512
+# boards are a step further than the paper went.
+PAPER_STEPS = {
+    2: 5_000_000,
+    4: 12_000_000,
+    8: 24_000_000,
+    16: 24_000_000,
+    32: 40_000_000,
+    64: 60_000_000,
+    128: 100_000_000,
+}
+BEYOND_STEPS = {256: 200_000_000, 512: 400_000_000}
+LAPTOP_STEPS = {2: 3_000_000, 4: 8_000_000, 8: 16_000_000}
+LAPTOP_STEPS_OF_FLAT_NETWORKS = {8: 24_000_000}  # Q and QV cross late there, and are cheap
+SMOKE_STEPS = {2: 20_000, 4: 20_000}
+STEPS = {"smoke": SMOKE_STEPS, "laptop": LAPTOP_STEPS, "paper": PAPER_STEPS}
+BINS = {"smoke": 1_000, "laptop": 10_000, "paper": 10_000}
+ENGINE = {"smoke": "cpu", "laptop": "cpu", "paper": "auto"}
+
+
+def environment(boards: int, seed: int, **settings: Any) -> dict[str, Any]:
+    """Multi-catch; each seed has a permutation (and family) of its own, as the metric averages over both."""
+    return {"name": "multi_catch", "num_boards": boards, "seed": seed, **settings}
+
+
+def nibbler_agent(boards: int, **settings: Any) -> dict[str, Any]:
+    """Nibbler with Table 1 for this many boards but for the settings given."""
+    defaults = {
+        "num_questions": 2 * boards,
+        "inputs_per_question": min(82, BITS_PER_BOARD * boards),
+        "hidden_units": 256,
+    }
+    return {"name": "nibbler", **{k: v for k, v in settings.items() if defaults.get(k) != v}}
+
+
+def q_agent(**settings: Any) -> dict[str, Any]:
+    """Q-learning with the paper's settings but for those given."""
+    defaults = {"hidden_units": 256, "step_size": 0.001, "momentum": 0.99}
+    return {"name": "q-learning", **{k: v for k, v in settings.items() if defaults[k] != v}}
+
+
+def runs(
+    size: str, boards: int, agent: Mapping[str, Any], seeds: int, steps: int | None = None, **settings: Any
+) -> list[RunSpec]:
+    """The runs of one setting, one per seed."""
+    engine = "jax" if agent["name"] == "rainbow" else ENGINE[size]
+    return [
+        RunSpec(
+            environment(boards, seed, **settings),
+            dict(agent),
+            STEPS[size][boards] if steps is None else steps,
+            seed,
+            engine,
+            BINS[size],
+        )
+        for seed in range(seeds)
+    ]
+
+
+def planner_runs(size: str, sizes: Iterable[int], seeds: int = 1, **settings: Any) -> list[RunSpec]:
+    """The planner lines: short, since they only measure a rate."""
+    steps = 20_000 if size == "smoke" else PLANNER_STEPS
+    return [spec for n in sizes for spec in runs(size, n, {"name": "planner"}, seeds, steps, **settings)]
+
+
+def seeds_for(size: str, agent: str, most: int = 3) -> int:
+    """Seeds per setting: two to show that it works, three on a laptop, the paper's number in the paper."""
+    return {"smoke": 2, "laptop": min(most, 3)}.get(size, SEEDS[agent])
