@@ -11,6 +11,7 @@ from nibbler.engines.jax.runs import (  # noqa: E402
     RainbowRun,
     open_packed_runs,
     open_run,
+    room_for,
     shape_key,
 )
 
@@ -24,5 +25,6 @@ __all__ = [
     "RainbowRun",
     "open_packed_runs",
     "open_run",
+    "room_for",
     "shape_key",
 ]

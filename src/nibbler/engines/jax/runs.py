@@ -28,6 +28,7 @@ Problem = tuple[Environment, AgentConfig, int]  # with a seed
 Stacked = TypeVar("Stacked")
 
 LAST_STEP = 2**32 - 2  # times are 32-bit numbers on the device
+LARGEST_PACK = 64
 
 # Arrays of the ring are saved up to the last slot written: an early checkpoint is small.
 _RING = ("replay_observations", "replay_actions", "replay_rewards")
@@ -114,6 +115,15 @@ class PackedRainbowRuns:
         one: RainbowState = jax.tree.map(lambda leaf: leaf[index], self._state)
         return one
 
+    def snapshot(self, index: int) -> dict[str, np.ndarray]:
+        """What a study keeps to look inside: nothing, Rainbow has no questions."""
+        return {}
+
+    def report(self) -> str:
+        """What runs where, in one line."""
+        device = next(iter(self._state.action.devices()))
+        return f"{self.num_runs} runs of rainbow side by side on {device.platform} ({device.device_kind})"
+
     def state(self, index: int) -> dict[str, np.ndarray]:
         """Everything that one of the runs is, as copies; savable without pickle."""
         return _to_arrays(jax.device_get(self._one(index)), self._steps[index], self._config, self._sizes)
@@ -147,6 +157,10 @@ class RainbowRun:
         sums: np.ndarray = self._packed.advance_bins(num_bins, bin_size)[0]
         return sums
 
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """What a study keeps to look inside: nothing, Rainbow has no questions."""
+        return self._packed.snapshot(0)
+
     def state(self) -> dict[str, np.ndarray]:
         """Everything the run is, as copies; savable without pickle."""
         return self._packed.state(0)
@@ -172,6 +186,21 @@ def shape_key(env: Environment, config: AgentConfig) -> tuple[Any, ...]:
     """Equal for problems that `open_packed_runs` can put side by side."""
     shapes = tuple(np.shape(array) for array in env.tables)
     return (shapes, load_sizes(env), shape_of(_checked(config)))
+
+
+def room_for(env: Environment, config: AgentConfig) -> int:
+    """How many runs of this shape to put side by side on the device: as many as fit into its memory."""
+    stats = jax.devices()[0].memory_stats()
+    if stats is None:  # a CPU, whose memory JAX does not manage
+        return LARGEST_PACK
+    tables, sizes = _prepare(env, _checked(config))
+    loop = compile_loop(shape_of(_checked(config)), sizes, False)
+    run = Run(tables, scalars_of(_checked(config)), jnp.zeros(2, jnp.uint32))
+    leaves = jax.tree.leaves(jax.eval_shape(loop.init, run))
+    free = stats["bytes_limit"] - stats["bytes_in_use"]
+    # Restoring a run copies the whole pack, so less than half of the memory may be the pack's own.
+    fitting = int(0.4 * free) // sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+    return max(1, min(LARGEST_PACK, fitting))
 
 
 def _checked(config: AgentConfig) -> RainbowConfig:
