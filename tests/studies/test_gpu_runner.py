@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from nibbler.engines.run import open_run
-from nibbler.studies import gpu_runner
+from nibbler.engines.run import engine_module, open_run
+from nibbler.studies import gpu_runner, packs
 from nibbler.studies.lock import RunLock
 from nibbler.studies.runners import run_study
 from nibbler.studies.spec import RunSpec, Study
@@ -57,7 +57,10 @@ GPU = SimpleNamespace(
 
 @pytest.fixture(autouse=True)
 def gpu(monkeypatch):
-    monkeypatch.setattr(gpu_runner, "engine_module", lambda name: GPU)
+    for module in (gpu_runner, packs):
+        monkeypatch.setattr(
+            module, "engine_module", lambda name: GPU if name == "cuda" else engine_module(name)
+        )
     monkeypatch.setattr(GPU, "fails_at", None)
     PackedOnCpu.launches.clear()
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,6 +27,12 @@ _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from nibbler.studies.worker import main; main()"
 )
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+# On a GPU, JAX would take most of its memory for one process, and choose its kernels by timing them: a run
+# resumed in another process would round otherwise.
+_SHARED_GPU = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+_SAME_KERNELS = "--xla_gpu_autotune_level=0"
+
+Job = Sequence[RunSpec]  # what a worker is given: one run, or Rainbow runs of one shape to pack
 
 
 def run_study(
@@ -54,26 +60,16 @@ def run_study(
         if on_event is not None:
             on_event(event)
 
-    waiting: deque[RunSpec] = deque()
+    waiting: list[Job] = []
     for spec in study.runs:
         done = results.run(spec).finished
         tell(RunEvent.about("skipped" if done else "queued", spec, spec.steps if done else 0))
         if not done:
-            waiting.append(spec)
-    pool = _Pool(results, {"save_every": save_every, "tracking": tracking}, tell)
+            waiting.append([spec])
+    pool = Pool(results, {"save_every": save_every, "tracking": tracking}, tell)
     try:
         with stop_on_signal() as stop_asked:
-            number = min(workers or available_cores(), len(waiting))
-            while waiting or pool.busy:
-                if stop_asked() and not outcome.interrupted:
-                    outcome.interrupted = True
-                    pool.ask_to_stop()
-                    for spec in waiting:
-                        tell(RunEvent.about("stopped", spec, message="not started"))
-                    waiting.clear()
-                while waiting and len(pool.busy) < number:
-                    pool.give(waiting.popleft())
-                pool.listen(0.2)
+            outcome.interrupted = pool.work(waiting, workers or available_cores(), stop_asked)
     finally:
         pool.close()
     return outcome
@@ -86,12 +82,17 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
+def worker_environment() -> dict[str, str]:
+    """This process's environment variables, with what a worker needs where they do not say otherwise."""
+    flags = f"{_SAME_KERNELS} {os.environ.get('XLA_FLAGS', '')}".strip()
+    return {**dict.fromkeys(_ONE_THREAD, "1"), **_SHARED_GPU, **os.environ, "XLA_FLAGS": flags}
+
+
 class _Worker:
-    """One worker process, the pipe to it, and the run it has in hand."""
+    """One worker process, the pipe to it, and the runs it has in hand."""
 
     def __init__(self) -> None:
         path = [os.path.abspath(entry or os.getcwd()) for entry in sys.path]
-        environment = {**dict.fromkeys(_ONE_THREAD, "1"), **os.environ}
         # Complaints of the worker go to a file: on the terminal they would run into the live table.
         self.complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
         self.process = subprocess.Popen(
@@ -99,11 +100,10 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.complaints,
-            env=environment,
+            env=worker_environment(),
             start_new_session=True,  # Ctrl-C is for the parent, which then asks
         )
-        self.spec: RunSpec | None = None
-        self.step = 0
+        self.runs: dict[str, tuple[RunSpec, int]] = {}  # by id, with the step last heard of
         self.pending = b""
 
     def send(self, message: dict[str, Any]) -> None:
@@ -142,8 +142,8 @@ class _Worker:
                 pipe.close()
 
 
-class _Pool:
-    """Workers that are kept from run to run, since starting Python and compiling costs seconds."""
+class Pool:
+    """Workers that are kept from job to job, since starting Python and compiling costs seconds."""
 
     def __init__(
         self, results: ResultsFolder, options: dict[str, Any], tell: Callable[[RunEvent], None]
@@ -153,21 +153,43 @@ class _Pool:
         self._tell = tell
         self._selector = selectors.DefaultSelector()
         self._idle: list[_Worker] = []
-        self.busy: list[_Worker] = []
+        self._busy: list[_Worker] = []
+        self._given_up = False
 
-    def give(self, spec: RunSpec) -> None:
-        """Hand a run to an idle worker, or to a new one."""
+    def work(self, jobs: Iterable[Job], number: int, stop: Callable[[], bool]) -> bool:
+        """Do all jobs, `number` at a time; once `stop()`, save and end early, and return True."""
+        waiting = deque(jobs)
+        stopped = False
+        while (waiting or self._busy) and not self._given_up:
+            if stop() and not stopped:
+                stopped = True
+                for worker in self._busy:
+                    worker.send({"stop": True})
+                for spec in (spec for job in waiting for spec in job):
+                    self._tell(RunEvent.about("stopped", spec, message="not started"))
+                waiting.clear()
+            while waiting and len(self._busy) < number:
+                self._give(waiting.popleft())
+            self._listen(0.2)
+        return stopped
+
+    def give_up(self) -> None:
+        """Make `work`, where another thread is in it, return at once."""
+        self._given_up = True
+
+    def _give(self, job: Job) -> None:
+        """Hand a job to an idle worker, or to a new one."""
         if self._idle:
             worker = self._idle.pop()
         else:
             worker = _Worker()
             self._selector.register(worker.process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
-        worker.spec, worker.step = spec, 0
-        self.busy.append(worker)
-        folder = str(self._results.run(spec).path.absolute())
-        worker.send({"spec": spec.to_dict(), "folder": folder, "options": self._options})
+        worker.runs = {spec.id: (spec, 0) for spec in job}
+        self._busy.append(worker)
+        folder = str(self._results.path.absolute())
+        worker.send({"specs": [spec.to_dict() for spec in job], "folder": folder, "options": self._options})
 
-    def listen(self, timeout: float) -> None:
+    def _listen(self, timeout: float) -> None:
         """Pass on what the workers tell."""
         for key, _ in self._selector.select(timeout):
             worker: _Worker = key.data
@@ -176,20 +198,17 @@ class _Pool:
                 self._bury(worker)
                 continue
             for event in events:
-                worker.step = event.step
+                worker.runs[event.id] = (worker.runs[event.id][0], event.step)
                 if event.kind in ENDINGS:
-                    worker.spec = None
-                    self.busy.remove(worker)
-                    self._idle.append(worker)
+                    del worker.runs[event.id]
+                    if not worker.runs:
+                        self._busy.remove(worker)
+                        self._idle.append(worker)
                 self._tell(event)
-
-    def ask_to_stop(self) -> None:
-        for worker in self.busy:
-            worker.send({"stop": True})
 
     def close(self, patience: float = 10.0) -> None:
         """Hang up: idle workers leave; busy ones (after a second Ctrl-C) get a moment and are killed."""
-        workers = [*self._idle, *self.busy]
+        workers = [*self._idle, *self._busy]
         for worker in workers:
             worker.close()
         deadline = time.monotonic() + patience
@@ -205,9 +224,6 @@ class _Pool:
         self._selector.unregister(worker.process.stdout)  # type: ignore[arg-type]
         message, details = worker.obituary()
         worker.close()
-        if worker in self._idle:
-            self._idle.remove(worker)
-        if worker.spec is not None:
-            self.busy.remove(worker)
-            spec = worker.spec
-            self._tell(RunEvent.about("failed", spec, worker.step, message=message, details=details))
+        (self._busy if worker.runs else self._idle).remove(worker)
+        for spec, step in worker.runs.values():
+            self._tell(RunEvent.about("failed", spec, step, message=message, details=details))

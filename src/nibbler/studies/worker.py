@@ -1,8 +1,9 @@
 """A local worker process: takes runs from its parent line by line, and tells what happens to them.
 
-Both directions are JSON, one object per line, over the worker's standard input and output. An agent that
-prints does not disturb this: its output goes to standard error. When the parent dies its end of the pipe
-closes, and the worker saves what it is doing and leaves.
+A line has one run, or several of Rainbow to run side by side. Both directions are JSON, one object per
+line, over the worker's standard input and output. An agent that prints does not disturb this: its output
+goes to standard error. When the parent dies its end of the pipe closes, and the worker saves what it is
+doing and leaves.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import Any
 
 from nibbler.studies.events import RunEvent
 from nibbler.studies.execute import attempt
+from nibbler.studies.packs import run_packs
 from nibbler.studies.spec import RunSpec
-from nibbler.studies.store import RunFolder
+from nibbler.studies.store import ResultsFolder
 
 
 class _Parent:
@@ -64,8 +66,11 @@ def main() -> None:
     """Serve the parent until it hangs up or says stop."""
     parent = _Parent()
     while (message := parent.receive()) is not None and "stop" not in message:
-        spec = RunSpec.from_dict(message["spec"])
-        folder = RunFolder(message["folder"])
-        options = message["options"]
-        parent.send(attempt(spec, folder, stop=parent.asks_to_stop, on_event=parent.send, **options))
+        specs = [RunSpec.from_dict(data) for data in message["specs"]]
+        results = ResultsFolder(message["folder"])
+        talk = {"stop": parent.asks_to_stop, "on_event": parent.send, **message["options"]}
+        if len(specs) > 1:
+            run_packs("jax", specs, results, **talk)
+        else:
+            parent.send(attempt(specs[0], results.run(specs[0]), **talk))
         sys.stderr.flush()
