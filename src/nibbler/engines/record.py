@@ -3,6 +3,8 @@
 import importlib.metadata
 import os
 import platform
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,8 +25,23 @@ def machine_record() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "processor": _processor(),
         "cores": os.cpu_count(),
+        **({"gpu": gpu} if (gpu := _gpu()) else {}),
     }
     return {"versions": versions, "machine": machine}
+
+
+def _gpu() -> str | None:
+    """The first GPU's name, from its driver's files or from a CuPy that is in use; nothing is started."""
+    try:
+        for information in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+            for line in information.read_text(encoding="utf-8").splitlines():
+                if line.startswith("Model:"):
+                    return line.split(":", 1)[1].strip()
+        if "cupy" in sys.modules:
+            return str(sys.modules["cupy"].cuda.runtime.getDeviceProperties(0)["name"].decode())
+    except Exception:  # no device, no driver, or a file that may not be read: then there is none to name
+        return None
+    return None
 
 
 def _processor() -> str:
