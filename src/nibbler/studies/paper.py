@@ -350,7 +350,7 @@ STUDIES: dict[str, PaperStudy] = {
             "Nibbler on 2 to 128 boards (the runs of the study curves), and with 2 seeds on 256 (200M steps) "
             "and 512 boards (400M).",
             beyond,
-            ("scaling", "curves", "compute", "discovery"),
+            ("scaling", "curves", "compute"),
             sizes=("smoke", "paper"),
         ),
     )
