@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nibbler.agents.rainbow import RainbowConfig
-from nibbler.bench.record import write_record
+from nibbler.bench.record import jax_device, write_record
 from nibbler.envs.multi_catch import multi_catch
 from nibbler.mdp.environment import Environment
 
@@ -47,7 +47,7 @@ def run(
     require_jax()
     import jax
 
-    device = jax.devices()[0]
+    device = jax_device()
     rows = []
     for count in boards:
         env = multi_catch(count)
@@ -66,7 +66,7 @@ def run(
                 {
                     "implementation": name,
                     "boards": count,
-                    "device": f"{device.platform} ({device.device_kind})",
+                    "device": device,
                     "steps_per_second": statistics.median(rate),
                     "slowest": min(rate),
                     "fastest": max(rate),

@@ -9,6 +9,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nibbler.engines.record import machine_record
+
+
+def jax_device() -> str:
+    """The name of the GPU or processor that JAX computes on."""
+    import jax
+
+    device = jax.devices()[0]
+    if device.platform == "cpu":
+        return str(machine_record()["machine"]["processor"])
+    return str(device.device_kind)
+
 
 def write_record(benchmark: str, rows: Sequence[Mapping[str, Any]], path: str | Path, **more: Any) -> None:
     """Write the rows as JSON; `more` says what else matters, such as the device or the number of repeats."""

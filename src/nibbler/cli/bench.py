@@ -16,6 +16,7 @@ BENCHES = {
     "cpu": "The compiled CPU engine, per agent and number of boards.",
     "cuda": "The CUDA engine, single runs and many packed on one GPU.",
     "jax": "Rainbow on JAX.",
+    "plain-jax": "A plain, dense JAX Nibbler, which the engines are compared with.",
 }
 
 
@@ -27,14 +28,14 @@ BENCHES = {
 )
 @click.option("--output", type=click.Path(path_type=Path), default=None, help="Write the rows there as JSON.")
 def bench(what: str, boards: tuple[int, ...] | None, repeats: int | None, output: Path | None) -> None:
-    """Measure speed on this machine: env, cpu, cuda or jax.
+    """Measure speed on this machine: env, cpu, cuda, jax or plain-jax.
 
     \b
     Examples:
       nibbler bench env
       nibbler bench cpu --boards 2,8 --repeats 5 --output cpu.json
     """
-    module = importlib.import_module(f"nibbler.bench.{what}")
+    module = importlib.import_module(f"nibbler.bench.{what.replace('-', '_')}")
     accepted = inspect.signature(module.run).parameters
     given: dict[str, Any] = {"boards": boards, "repeats": repeats, "output": output}
     options = {name: value for name, value in given.items() if value is not None}
