@@ -104,9 +104,9 @@ def plan_nibbler(config: NibblerConfig, num_boards: int) -> NibblerPlan:
     if questions <= 16:
         return NibblerPlan(4, 2, 1, 1)
     if questions <= 64:
-        return NibblerPlan(2, 4, 3, 1)
+        return NibblerPlan(2, 4, 4, 1)
     if questions <= 256:
-        return NibblerPlan(2, 4, 6, 2)
+        return NibblerPlan(2, 4, 7, 1)
     # More features than fit on chip beside so many questions: their linear weights stay in global memory.
     per_block = -(-questions // 128)
     return NibblerPlan(per_block, 2, 8, 4, batch=2, support_shared=0, discovery_shared=0)

@@ -7,10 +7,8 @@ import numpy as np
 from nibbler.engines.cuda.device import require_gpu
 from nibbler.mdp.environment import Environment, EnvTables
 
-OUTCOME = np.dtype([("threshold", "<u4"), ("next_state", "<i4"), ("reward", "<f8")])
-OUTCOME_ROW = np.dtype([("threshold", "<u4"), ("next_state", "<i4"), ("start", "<i4"), ("last", "<i4")])
-REWARDED = 1 << 30  # as in environment.cuh
-_POINTERS = ("row_base", "observed_base", "rows", "outcomes", "observed")
+OUTCOMES, REWARDED, LINK = 8, 1 << 30, 1 << 29  # as in environment.cuh
+_POINTERS = ("row_base", "observed_base", "blocks", "rewards", "observed")
 
 
 def board_slots(tables: EnvTables) -> int:
@@ -18,15 +16,30 @@ def board_slots(tables: EnvTables) -> int:
     return int(np.diff(tables.feature_start).max())
 
 
-def outcome_rows(tables: EnvTables) -> np.ndarray:
-    """Every row of outcomes as its range and its first outcome."""
-    start = tables.outcome_start[:-1]
-    rows = np.empty(start.size, dtype=OUTCOME_ROW)
-    rows["threshold"] = tables.threshold[start]
-    rows["next_state"] = tables.next_state[start] | np.where(tables.reward[start] != 0.0, REWARDED, 0)
-    rows["start"] = start
-    rows["last"] = tables.outcome_start[1:] - 1
-    return rows
+def outcome_blocks(tables: EnvTables) -> tuple[np.ndarray, np.ndarray]:
+    """The outcomes of every row in blocks of eight: (threshold, next state) pairs, and rewards.
+
+    The last pair of a block is the row's last outcome, or leads to the block that goes on.
+    """
+    pairs: list[np.ndarray] = []
+    rewards: list[np.ndarray] = []
+    starts, ends = tables.outcome_start[:-1], tables.outcome_start[1:]
+    next_states = tables.next_state | np.where(tables.reward != 0.0, REWARDED, 0)
+    left = list(zip(starts.tolist(), ends.tolist(), strict=True))
+    for start, end in left:  # which grows while rows are longer than a block
+        here = min(end - start, OUTCOMES)
+        index = np.minimum(np.arange(start, start + OUTCOMES), end - 1)
+        block = np.stack(
+            [tables.threshold[index].astype(np.int64), next_states[index].astype(np.int64)], axis=1
+        )
+        reward = tables.reward[index]
+        block[here - 1 :, 0] = 2**32 - 1  # taken without comparison
+        if end - start > OUTCOMES:
+            block[-1, 1], reward[-1] = LINK | len(left), 0.0
+            left.append((start + OUTCOMES - 1, end))
+        pairs.append(block)
+        rewards.append(reward)
+    return np.stack(pairs).astype(np.uint32), np.stack(rewards)
 
 
 def observed_features(env: Environment, slots: int) -> tuple[np.ndarray, np.ndarray]:
@@ -66,16 +79,13 @@ class DeviceEnvironments:
     def _upload(self, env: Environment) -> dict[str, Any]:
         cupy = require_gpu()
         tables = env.tables
-        outcomes = np.empty(tables.next_state.size, dtype=OUTCOME)
-        outcomes["threshold"] = tables.threshold
-        outcomes["next_state"] = tables.next_state
-        outcomes["reward"] = tables.reward
+        blocks, rewards = outcome_blocks(tables)
         observed_base, observed = observed_features(env, self.slots)
         arrays = {
             "row_base": tables.row_base.astype(np.int32),
             "observed_base": observed_base,
-            "rows": outcome_rows(tables).view(np.uint8),
-            "outcomes": outcomes.view(np.uint8),
+            "blocks": blocks,
+            "rewards": rewards,
             "observed": observed,
         }
         return {name: cupy.asarray(array) for name, array in arrays.items()}

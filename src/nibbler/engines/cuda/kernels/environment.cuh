@@ -4,25 +4,19 @@
 // counter-based draws, so that no observation ever crosses between blocks. A board's active features go
 // to BOARD_SLOTS places of its own in the list, -1 where it has fewer, so that no thread waits for another.
 
-struct Outcome {  // 16 bytes, one load
-  u32 threshold;
-  int next_state;
-  double reward;
+// The first outcomes of a state and action, in 64 bytes: most transitions are one trip to memory. The last pair is
+// the last outcome, or leads to another block with those that follow.
+constexpr int OUTCOMES = 8;
+struct alignas(16) OutcomeBlock {
+  int4 pairs[OUTCOMES / 2];  // threshold, next state, threshold, next state
 };
-
-// The outcomes of a state and action, with the likeliest of them inside, so that most transitions are one load.
-struct alignas(16) OutcomeRow {
-  u32 threshold;   // of the first outcome
-  int next_state;  // of the first outcome; REWARDED is set if it has a reward
-  int start, last;
-};
-constexpr int REWARDED = 1 << 30;
+constexpr int REWARDED = 1 << 30, LINK = 1 << 29;  // in a next state: it has a reward; it is the number of a block
 
 struct Environment {
   const int* row_base;       // [BOARDS] first row of the board's component
   const int* observed_base;  // [BOARDS] first state of the board in `observed`
-  const OutcomeRow* rows;    // [component, state, action]
-  const Outcome* outcomes;
+  const OutcomeBlock* blocks;  // [component, state, action], then those that are led to
+  const double* rewards;       // [block][OUTCOMES]
   const int4* observed;  // [board, state][OBSERVED_STRIDE / 4] observed indices of the active features, then -1
 };
 
@@ -43,18 +37,34 @@ __device__ __forceinline__ void observe_board(const Environment& env, int board,
   }
 }
 
-// The board's next state and reward under `action`, drawn with one 32-bit word.
-__device__ __forceinline__ double step_board(const Environment& env, int row_base, int& state, int action, u32 word) {
-  const int4 row = __ldg(reinterpret_cast<const int4*>(env.rows + row_base + state * ACTIONS + action));
-  int k = row.z;
-  if (k == row.w || word < (u32)row.x) {
-    state = row.y & ~REWARDED;
-    return row.y & REWARDED ? env.outcomes[k].reward : 0.0;
+__device__ __forceinline__ OutcomeBlock load_outcomes(const Environment& env, int block) {
+  OutcomeBlock loaded;
+#pragma unroll
+  for (int i = 0; i < OUTCOMES / 2; ++i) loaded.pairs[i] = __ldg(env.blocks[block].pairs + i);
+  return loaded;
+}
+
+// The next state and reward, drawn from a block of outcomes with one 32-bit word.
+__device__ __forceinline__ double draw_outcome(const Environment& env, int block, OutcomeBlock outcomes, int& state,
+                                               u32 word) {
+  while (true) {
+    int next = outcomes.pairs[0].y, k = 0;
+#pragma unroll
+    for (int i = 0; i + 1 < OUTCOMES; ++i) {
+      const int4 pair = outcomes.pairs[i / 2], after = outcomes.pairs[(i + 1) / 2];
+      if (word >= (u32)(i % 2 == 0 ? pair.x : pair.z)) next = i % 2 == 0 ? after.w : after.y, k = i + 1;
+    }
+    if (!(next & LINK)) {
+      state = next & (LINK - 1);
+      return next & REWARDED ? env.rewards[(size_t)block * OUTCOMES + k] : 0.0;
+    }
+    block = next & (LINK - 1);
+    outcomes = load_outcomes(env, block);
   }
-  uint4 outcome;
-  do {
-    outcome = __ldg(reinterpret_cast<const uint4*>(env.outcomes + ++k));
-  } while (k < row.w && word >= outcome.x);
-  state = (int)outcome.y;
-  return __hiloint2double((int)outcome.w, (int)outcome.z);
+}
+
+// The board's next state and reward under `action`.
+__device__ __forceinline__ double step_board(const Environment& env, int row_base, int& state, int action, u32 word) {
+  const int block = row_base + state * ACTIONS + action;
+  return draw_outcome(env, block, load_outcomes(env, block), state, word);
 }

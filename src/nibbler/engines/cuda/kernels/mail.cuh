@@ -41,7 +41,11 @@ __device__ __forceinline__ void await_letters(const u64* box, u32 tag, u32* lett
 template <int LANES>
 __device__ __forceinline__ float letter_sum(const u32* letters, int letter, int lane) {
   float sum = 0.0f;
-  for (int block = lane % LANES; block < BLOCKS; block += LANES) sum += __uint_as_float(letters[letter * BLOCKS + block]);
+#pragma unroll
+  for (int first = 0; first < BLOCKS; first += LANES) {
+    const int block = first + lane % LANES;
+    if (block < BLOCKS) sum += __uint_as_float(letters[letter * BLOCKS + block]);
+  }
 #pragma unroll
   for (int bit = LANES / 2; bit >= 1; bit /= 2) sum += __shfl_xor_sync(EVERY_LANE, sum, bit);
   return sum;

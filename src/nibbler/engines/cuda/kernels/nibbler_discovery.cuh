@@ -72,11 +72,11 @@ __device__ void discovery_warps(Shared& shared, const State& state, const Scalar
       ++swaps;
       group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
     }
+    const float reward = (float)summed_reward(shared);
     float prediction = 0.0f;
 #pragma unroll
     for (int w = 0; w < DISCOVERY_WARPS; ++w) prediction += s.sums[w];
-    update_linear<DISCOVERY_THREADS>(weights, momentum, place, features, shared.control[i & 1].reward - prediction,
-                                     scalars.alpha_linear, scalars.linear_nu, change != 0u, &s.extremes, s.scratch,
+    update_linear<DISCOVERY_THREADS>(weights, momentum, place, features, reward - prediction, scalars.alpha_linear, scalars.linear_nu, change != 0u, &s.extremes, s.scratch,
                                      rank, DISCOVERY_BARRIER);
     decide((i + 1) & 1);
     group_sync<THREADS>(0);  // barrier 2

@@ -3,8 +3,8 @@
 // THREADS. A run has BLOCKS blocks, block `part` of it QUESTIONS_PER_BLOCK questions. The warps of a block:
 //   QUESTIONS_PER_BLOCK groups of QUESTION_WARPS warps, one group per question; a thread keeps UNITS hidden
 //     units of it (their v heads in registers) and is the only one that ever touches their weights;
-//   MAIN_WARPS warps that keep the clock: base features of the main learner, the meeting of the blocks, the
-//     choice of the action, the environment;
+//   MAIN_WARPS warps that keep the clock: the meeting of the blocks, the choice of the action, and meanwhile the
+//     first of them has the base features of the main learner, the others (if any) the environment;
 //   DISCOVERY_WARPS warps that select the cumulants (they work in part 0 only).
 //
 // ONE STEP, given x_t, a_t and x_{t+1} in shared memory:
@@ -24,6 +24,7 @@
 constexpr int QUESTION_THREADS = 32 * QUESTION_WARPS;
 constexpr int MAIN_THREADS = 32 * MAIN_WARPS;
 constexpr int DISCOVERY_THREADS = 32 * DISCOVERY_WARPS;
+constexpr int BOARD_THREADS = MAIN_WARPS > 1 ? MAIN_THREADS - 32 : 32;  // of the main warps, those with the environment
 constexpr int ALL_QUESTION_WARPS = QUESTIONS_PER_BLOCK * QUESTION_WARPS;
 constexpr int THREADS = 32 * (ALL_QUESTION_WARPS + MAIN_WARPS + DISCOVERY_WARPS);
 // named barriers, beside 0 for the whole block
@@ -36,13 +37,14 @@ constexpr int DISCOVERY_CHUNKS = divide_up(SLOTS, DISCOVERY_THREADS);
 constexpr int DRAWS_PER_ROW = divide_up(HIDDEN_USED, 4);
 constexpr int OWN_FEATURES = divide_up(FEATURES, BLOCKS);  // base features per block
 constexpr int HEADS = 1 + ACTIONS;                         // of the main learner over base features: v, q_a
+constexpr int HEAD_LANES = power_of_two_from(HEADS), OWN_AT_ONCE = 32 / HEAD_LANES;
+static_assert(HEADS <= 32, "one lane per head");
 
 // sums over a question's or a block's units
 enum { ANSWER_V_T, ANSWER_Q_T, ANSWER_V_NEXT, SUPPORT_T, SUPPORT_NEXT, CUMULANT_NEXT, MAIN_SUMS };
 enum { MAIN_V_T, MAIN_Q_T, MAIN_V_NEXT, MAIN_Q_NEXT };  // + action
 constexpr int NUM_MAIN = MAIN_Q_NEXT + ACTIONS;
 constexpr int NUM_SUMS = power_of_two_from(MAIN_SUMS + NUM_MAIN);
-constexpr int NUM_BASE_SUMS = power_of_two_from(NUM_MAIN);
 constexpr int LANES_PER_LETTER = 32 / power_of_two_from(NUM_MAIN);
 constexpr int LETTERS = NUM_MAIN + 1;  // what a block posts: its main sums, and part 0 the change of a cumulant
 
@@ -81,7 +83,6 @@ struct State {  // device arrays with a leading axis over runs; units are padded
 
 struct Control {  // of one step; two alternate
   int action;     // a_t
-  float reward;   // R_{t+1}
   float error_v, error_q;
   u32 cumulant_change;
 };
@@ -124,8 +125,8 @@ struct Shared {
   QuestionShared questions[QUESTIONS_PER_BLOCK];
   DiscoveryShared discovery;
   alignas(16) float sums[ALL_QUESTION_WARPS][NUM_SUMS];
-  float base_sums[MAIN_WARPS][NUM_BASE_SUMS];
-  double rewards[MAIN_WARPS];
+  float base_sums[NUM_MAIN];
+  double rewards[MAIN_WARPS];  // parts of R_{t+1}
   u32 letters[LETTERS * BLOCKS];
   u32 cumulant_change[2];  // decided by discovery for the step of that parity
   Control control[2];
@@ -138,7 +139,16 @@ struct Shared {
   DecayTable decay;
   float base[HEADS][OWN_FEATURES], base_momentum[HEADS][OWN_FEATURES];
   u32 base_touched[HEADS][OWN_FEATURES];
+  u16 own_active[2][OWN_FEATURES];  // of x_t and x_{t+1}
 };
+
+// R_{t+1} in the order of the warps, after barrier 1.
+__device__ __forceinline__ double summed_reward(const Shared& shared) {
+  double reward = 0.0;
+#pragma unroll
+  for (int w = 0; w < MAIN_WARPS; ++w) reward += shared.rewards[w];
+  return reward;
+}
 
 // A change of cumulant as one word: 0 is none.
 __device__ __forceinline__ u32 encode_change(u32 question, u32 feature) {

@@ -6,8 +6,31 @@ struct BaseFeatures {  // the block's own base features of the main learner (Alg
   float alpha, nu;
   int first;  // own features are first .. first + OWN_FEATURES - 1
 
-  __device__ __forceinline__ bool owns(int feature) const {
-    return feature >= first && feature < first + OWN_FEATURES;
+  // The block's own features among the active ones, by one warp; returns how many. `seen` is how many active ones of
+  // all this lane has seen.
+  __device__ __forceinline__ int list_own(const int* active, u16* own, int lane, u32& seen) const {
+    int count = 0;
+    seen = 0;
+#pragma unroll 4
+    for (int k = 0; k < SLOTS; k += 32) {
+      const int feature = k + lane < SLOTS ? active[k + lane] : -1;
+      seen += feature >= 0;
+      const bool mine = feature >= first && feature < first + OWN_FEATURES;
+      const u32 mask = __ballot_sync(EVERY_LANE, mine);
+      if (mine) own[count + __popc(mask & ((1u << lane) - 1u))] = (u16)(feature - first);
+      count += __popc(mask);
+    }
+    __syncwarp();
+    return count;
+  }
+
+  // The sum of one head's weights over listed features, by a warp: HEAD_LANES heads of OWN_AT_ONCE features at once.
+  __device__ __forceinline__ float sum_own(const u16* own, int count, int head, u32 clock, int lane) const {
+    float sum = 0.0f;
+    for (int j = lane / HEAD_LANES; j < count; j += OWN_AT_ONCE) sum += settled(head, own[j], clock);
+#pragma unroll
+    for (int bit = 16; bit >= HEAD_LANES; bit /= 2) sum += __shfl_xor_sync(EVERY_LANE, sum, bit);
+    return sum;
   }
 
   __device__ __forceinline__ float settled(int head, int own, u32 clock) const {
@@ -50,10 +73,31 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
   for (int a = 0; a < ACTIONS; ++a) action_counts[a] = (u32)state.action_counts[(size_t)run * ACTIONS + a];
 
   const u32 num_steps = num_bins * bin_size;
+  const int head = lane % HEAD_LANES;  // of the base features
+  int count_t = 0, count_own = 0;      // own features in x_t; in the x_t that is being learned from
+  u32 seen_t = 0;                      // active features in x_t
   u64 active_features = 0;
   double bin_sum = 0.0, error_sum = 0.0;
   u32 bin = 0, in_bin = 0;
   int action = scalars.action;
+
+  // what can be drawn before the action is known: the exploring action, and a word for each board and action
+  constexpr int ROUNDS = divide_up(ACTIONS * BOARDS, BOARD_THREADS);
+  const bool has_base = warp == 0, has_boards = MAIN_WARPS == 1 || warp > 0;
+  const int board_rank = MAIN_WARPS == 1 ? rank : rank - 32;
+  int exploring;
+  u32 words[ROUNDS];
+  auto draw_ahead = [&](u64 step) {
+    exploring = exploring_action(scalars.seed, step, scalars.epsilon_threshold);
+    if (has_boards) {
+#pragma unroll
+      for (int r = 0; r < ROUNDS; ++r) {
+        const int board = (board_rank + r * BOARD_THREADS) % BOARDS;
+        words[r] = lane_of(draw(scalars.seed, STREAM_TRANSITION, step, board / 4), board % 4);
+      }
+    }
+  };
+  draw_ahead(scalars.step + 1);
 
   // x_t, and the transition to x_{t+1} under a_t
   double my_reward = 0.0;
@@ -69,68 +113,78 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
     shared.observed_base[board] = observed_base;
   }
   if (rank == 0) shared.control[0].action = action;
+  sync();
+  if (has_base) {
+    count_t = base.list_own(shared.active[0], shared.own_active[0], lane, seen_t);
+  }
   group_sync<THREADS>(0);
   for (u32 i = 0; i < num_steps; ++i) {
     const u32 step = (u32)scalars.step + i;
     Control& control = shared.control[i & 1];
-    const int *active_t = shared.active[i % 3], *active_next = shared.active[(i + 1) % 3];
+    const int* active_next = shared.active[(i + 1) % 3];
 
     // forward: base features
-    float sums[NUM_BASE_SUMS];
-#pragma unroll
-    for (int k = 0; k < NUM_BASE_SUMS; ++k) sums[k] = 0.0f;
     u32 count_taken = 0;
 #pragma unroll
     for (int a = 0; a < ACTIONS; ++a) count_taken = a == action ? action_counts[a] : count_taken;
-    for (int slot = rank; slot < SLOTS; slot += MAIN_THREADS) {
-      const int feature = active_t[slot];
-      active_features += feature >= 0;
-      if (feature >= 0 && base.owns(feature)) {
-        sums[MAIN_V_T] += base.settled(0, feature - base.first, step);
-        sums[MAIN_Q_T] += base.settled(1 + action, feature - base.first, count_taken);
-      }
-    }
-    sync();  // a feature may be in both lists, at different threads
-    for (int slot = rank; slot < SLOTS; slot += MAIN_THREADS) {
-      const int feature = active_next[slot];
-      if (feature >= 0 && base.owns(feature)) {
-        sums[MAIN_V_NEXT] += base.settled(0, feature - base.first, step);
+    if (has_base) {
+      u16* const own_next = shared.own_active[(i + 1) & 1];
+      active_features += seen_t;
+      const int count_next = base.list_own(active_next, own_next, lane, seen_t);
+      u32 clock = step;  // of this lane's head
 #pragma unroll
-        for (int a = 0; a < ACTIONS; ++a)
-          sums[MAIN_Q_NEXT + a] += base.settled(1 + a, feature - base.first, action_counts[a]);
+      for (int a = 0; a < ACTIONS; ++a) clock = head == 1 + a ? action_counts[a] : clock;
+      const bool learns = head == 0 || head == 1 + action;
+      const float value_t = base.sum_own(shared.own_active[i & 1], learns ? count_t : 0, head, clock, lane);
+      __syncwarp();  // a feature may be in both lists, at different lanes
+      const float value_next = base.sum_own(own_next, head < HEADS ? count_next : 0, head, clock, lane);
+      if (lane == 0) shared.base_sums[MAIN_V_T] = value_t, shared.base_sums[MAIN_V_NEXT] = value_next;
+      if (lane == 1 + action) shared.base_sums[MAIN_Q_T] = value_t;
+      if (lane >= 1 && lane < HEADS) shared.base_sums[MAIN_Q_NEXT + lane - 1] = value_next;
+      count_own = count_t, count_t = count_next;
+    }
+    // forward: what would follow each action
+    if (has_boards) {
+#pragma unroll
+      for (int first = 0; first < ROUNDS; first += 2) {  // two boards in flight at once
+        OutcomeBlock outcomes[2];
+        int block[2], s[2];
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int k = board_rank + min(first + r, ROUNDS - 1) * BOARD_THREADS, board = k % BOARDS;
+          block[r] = shared.row_base[board] + shared.states[board] * ACTIONS + min(k / BOARDS, ACTIONS - 1);
+          outcomes[r] = load_outcomes(env, block[r]);
+        }
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int k = board_rank + (first + r) * BOARD_THREADS, a = k / BOARDS, board = k % BOARDS;
+          if (first + r < ROUNDS && k < ACTIONS * BOARDS) {
+            shared.possible_rewards[a][board] = draw_outcome(env, block[r], outcomes[r], s[r], words[first + r]);
+            shared.possible_states[a][board] = s[r];
+          }
+        }
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int k = board_rank + (first + r) * BOARD_THREADS, a = k / BOARDS, board = k % BOARDS;
+          if (first + r < ROUNDS && k < ACTIONS * BOARDS)
+            observe_board(env, board, shared.observed_base[board], s[r], shared.possible_active[a]);
+        }
       }
     }
-    warp_sums(sums, lane);
-    if (writes_sum<NUM_BASE_SUMS>(lane)) shared.base_sums[warp][owned_sum<NUM_BASE_SUMS>(lane)] = sums[0];
-    const double warp_reward = warp_sum(my_reward);
+    const bool rewarded = __any_sync(EVERY_LANE, my_reward != 0.0);
+    const double warp_reward = rewarded ? warp_sum(my_reward) : 0.0;
     if (lane == 0) shared.rewards[warp] = warp_reward;
-    sync();
-    double reward = 0.0;
-#pragma unroll
-    for (int w = 0; w < MAIN_WARPS; ++w) reward += shared.rewards[w];
-    if (rank == 0) control.reward = (float)reward;
-    bin_sum += reward;
-    // what can be drawn before the action is known
-    const int exploring = exploring_action(scalars.seed, (u64)step + 1, scalars.epsilon_threshold);
-    for (int k = rank; k < ACTIONS * BOARDS; k += MAIN_THREADS) {
-      const int a = k / BOARDS, board = k % BOARDS;
-      int s = shared.states[board];
-      const u32 word = lane_of(draw(scalars.seed, STREAM_TRANSITION, (u64)step + 1, board / 4), board % 4);
-      shared.possible_rewards[a][board] = step_board(env, shared.row_base[board], s, a, word);
-      shared.possible_states[a][board] = s;
-      observe_board(env, board, shared.observed_base[board], s, shared.possible_active[a]);
-    }
     group_sync<THREADS>(0);  // barrier 1
 
     // the meeting
+    const double reward = summed_reward(shared);
+    bin_sum += reward;
     const u32 tag = step + 1u;
     u64* box = mail + (size_t)((run * 2 + (i & 1)) * LETTERS) * BLOCKS;
     if (rank < LETTERS) {
       u32 letter = part == 0 ? shared.cumulant_change[i & 1] : 0u;
       if (rank < NUM_MAIN) {
-        float sum = 0.0f;
-#pragma unroll
-        for (int w = 0; w < MAIN_WARPS; ++w) sum += shared.base_sums[w][rank];
+        float sum = shared.base_sums[rank];
 #pragma unroll
         for (int w = 0; w < ALL_QUESTION_WARPS; ++w) sum += shared.sums[w][MAIN_SUMS + rank];
         letter = __float_as_uint(sum);
@@ -141,6 +195,8 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
         post(box + rank * BLOCKS + part, letter, tag);
       }
     }
+    const int explored = exploring;
+    draw_ahead((u64)step + 2);
     if (BLOCKS == 1) {
       sync();
     } else {
@@ -160,7 +216,7 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
       const float value = totals[MAIN_Q_NEXT + a];
       if (value > best) best = value, next_action = a;
     }
-    if (exploring >= 0) next_action = exploring;
+    if (explored >= 0) next_action = explored;
 
     // the environment's step t + 1 -> t + 2: of what could follow, what does
     if (i + 1 < num_steps) {
@@ -181,14 +237,12 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
     group_sync<THREADS>(0);  // barrier 2
 
     // Algorithm 2: update_main, base features
-    for (int slot = rank; slot < SLOTS; slot += MAIN_THREADS) {
-      const int feature = active_t[slot];
-      if (feature >= 0 && base.owns(feature)) {
-        base.learn(0, feature - base.first, error_v, step + 1u);
-        base.learn(1 + action, feature - base.first, error_q, count_taken + 1u);
-      }
+    if (has_base && (head == 0 || head == 1 + action)) {
+      for (int j = lane / HEAD_LANES; j < count_own; j += OWN_AT_ONCE)
+        base.learn(head, shared.own_active[i & 1][j], head == 0 ? error_v : error_q,
+                   head == 0 ? step + 1u : count_taken + 1u);
     }
-    sync();
+    __syncwarp();
 #pragma unroll
     for (int a = 0; a < ACTIONS; ++a) action_counts[a] += a == action;
     action = next_action;

@@ -173,13 +173,10 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
       stale = false;
     }
     const int count_next = list_active_rows<false>(q, clock, features_next, entries_next);
-    const Units z_next = sum_rows(rows, entries_next, count_next, lane);
+    fetch_rows(rows, entries_next, count_next, lane);  // while they come: what does not need them
     Units phi_t, phi_next;
 #pragma unroll
-    for (int u = 0; u < UNITS; ++u) {
-      phi_t.x[u] = fmaxf(z_t.x[u], 0.0f);
-      phi_next.x[u] = fmaxf(z_next.x[u], 0.0f);
-    }
+    for (int u = 0; u < UNITS; ++u) phi_t.x[u] = fmaxf(z_t.x[u], 0.0f);
     float sums[NUM_SUMS];
 #pragma unroll
     for (int k = 0; k < NUM_SUMS; ++k) sums[k] = 0.0f;
@@ -192,9 +189,13 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
     const Units answer_q = load_units(&s.answer_q[action][first_unit]);
     sums[ANSWER_V_T] = dot_units(answer_v, phi_t);
     sums[ANSWER_Q_T] = dot_units(answer_q, phi_t);
-    sums[ANSWER_V_NEXT] = dot_units(answer_v, phi_next);
     sums[MAIN_SUMS + MAIN_V_T] = dot_units(main_v, phi_t);
     sums[MAIN_SUMS + MAIN_Q_T] = dot_units(load_units(&s.main_q[action][first_unit]), phi_t);
+    await_rows();
+    const Units z_next = sum_rows(rows, entries_next, count_next);
+#pragma unroll
+    for (int u = 0; u < UNITS; ++u) phi_next.x[u] = fmaxf(z_next.x[u], 0.0f);
+    sums[ANSWER_V_NEXT] = dot_units(answer_v, phi_next);
     sums[MAIN_SUMS + MAIN_V_NEXT] = dot_units(main_v, phi_next);
 #pragma unroll
     for (int a = 0; a < ACTIONS; ++a)

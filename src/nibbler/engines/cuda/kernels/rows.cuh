@@ -26,7 +26,7 @@ struct alignas(16) RowEntry {
 
 struct RowPool {  // in shared memory; the slots themselves lie elsewhere in it
   int num_free;   // below 0 when more were wanted
-  u16 free_slots[MAX_POOL_ROWS];
+  u16 free_slots[MAX_POOL_ROWS > 0 ? MAX_POOL_ROWS : 1];
 };
 
 struct Rows {
@@ -177,7 +177,7 @@ __device__ __forceinline__ void fetch_row(char* slot, const char* global) {
   }
 }
 
-// Rows that just got a slot are copied there.
+// Rows that just got a slot are copied there; await_rows waits for them.
 __device__ __forceinline__ void fetch_rows(const Rows& rows, const RowEntry* entries, int count, int lane) {
   for (int first = 0; first < count; first += 32) {
     const u32 row = first + lane < count ? entries[first + lane].row : NO_ROW;
@@ -188,12 +188,12 @@ __device__ __forceinline__ void fetch_rows(const Rows& rows, const RowEntry* ent
       fresh &= fresh - 1u;
     }
   }
-  asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
+__device__ __forceinline__ void await_rows() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 // The sum of the rows of x_{t+1} at clock t.
-__device__ __forceinline__ Units sum_rows(const Rows& rows, const RowEntry* entries, int count, int lane) {
-  fetch_rows(rows, entries, count, lane);
+__device__ __forceinline__ Units sum_rows(const Rows& rows, const RowEntry* entries, int count) {
   Units sum = zero_units();
   for (int k = 0; k < count; k += BATCH) {
     Row row[BATCH];
@@ -233,6 +233,7 @@ __device__ __forceinline__ Units update_listed(const Rows& rows, const RowEntry*
 // The sum of the rows of x_t after a launch began or the inputs changed; rows that lag are brought to clock t.
 __device__ __noinline__ Units settle_rows(const Rows rows, const RowEntry* entries, int count, int lane) {
   fetch_rows(rows, entries, count, lane);
+  await_rows();
   return update_listed(rows, entries, count, zero_units());
 }
 

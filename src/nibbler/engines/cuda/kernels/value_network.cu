@@ -99,7 +99,9 @@ __device__ void worker_warps(Shared& shared, const Rows& rows, const State& stat
     list_active_rows<false>(rows, clock, shared.active[(i + 1) & 1], entries_next);
     group_sync<THREADS>(0);  // listed
 
-    const Units z_next = sum_rows(rows, entries_next, ENTRIES, lane);
+    fetch_rows(rows, entries_next, ENTRIES, lane);
+    await_rows();
+    const Units z_next = sum_rows(rows, entries_next, ENTRIES);
     Units phi_t, phi_next;
 #pragma unroll
     for (int u = 0; u < UNITS; ++u) {
