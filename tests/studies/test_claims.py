@@ -94,7 +94,7 @@ def test_all_agents_learn_small_problems() -> None:
     assert status(checks.all_learn_small_problems, *good[1:]) == "not enough data"
     part = judged(checks.all_learn_small_problems, *good[:-1])
     assert part.status == "confirmed"
-    assert part.part == "Rainbow on 8 boards (not run)"
+    assert part.part == "Rainbow on 8 boards: not run"
 
 
 def test_a_failure_in_a_short_run_is_not_enough_data() -> None:
@@ -117,11 +117,11 @@ def test_a_failure_counts_from_a_million_steps_per_board_or_from_what_nibbler_ne
 
 def test_a_verdict_on_part_of_the_runs_says_which_part() -> None:
     some = judged(checks.linear_fails, measured("linear", 4, None, planned_seeds=4))
-    assert (some.status, some.part) == ("confirmed", "Linear on 4 boards (3 of 4 seeds)")
+    assert (some.status, some.part) == ("confirmed", "Linear on 4 boards: 3 of 4 seeds")
     one = measured("linear", 8, None, seeds=1, planned_seeds=3)
     both = judged(checks.linear_fails, measured("linear", 4, None), one)
-    assert both.part == "Linear on 8 boards (1 of 3 seeds)"
-    assert "Judged without Linear on 8 boards" in both.text
+    assert both.part == "Linear on 8 boards: 1 of 3 seeds"
+    assert "Judged on part of the runs (Linear on 8 boards: 1" in both.text
     assert status(checks.linear_fails, one) == "not enough data"
     assert judged(checks.linear_fails, measured("linear", 4, None)).part == ""
 
@@ -130,7 +130,7 @@ def test_a_size_too_short_to_count_does_not_hide_the_others() -> None:
     parts = [measured("nibbler", n, 2 * n) for n in (2, 4, 8)]
     found = judged(checks.nibbler_is_nearly_linear, *parts, measured("nibbler", 128, None, bins=100))
     assert found.status == "confirmed"
-    assert "Nibbler on 128 boards (not reached in 100M steps, too few to count)" in found.part
+    assert "Nibbler on 128 boards: not reached in 100M steps, too few to count" in found.part
 
 
 def test_nibbler_outperforms_on_the_largest_problem_that_both_ran() -> None:
@@ -196,6 +196,9 @@ def test_baselines_curve_up() -> None:
     assert status(checks.baselines_curve_up, *small) == "not enough data"
     slow_too = [measured("nibbler", n, n**2 // 16) for n in sizes]
     assert status(checks.baselines_curve_up, *slow_too, *steep) == "not enough data"
+    part = judged(checks.baselines_curve_up, *ours, *steep, measured("rainbow", 8, 8))
+    assert part.status == "confirmed"
+    assert part.part == "QV-learning on 8, 16, 32 boards: not run; Rainbow on 16, 32 boards: not run"
     large = [measured("nibbler", 128, 100), measured("q-learning", 128, 100)]
     assert status(checks.baselines_curve_up, *ours, *linear, *large) == "not confirmed"
 
@@ -224,7 +227,7 @@ def test_a_part_of_the_sweep_is_judged_and_counted() -> None:
     read = StudyResults("any", "any", tuple(parts), planned=(*planned, more))
     found = judge(Claim("id", "claim", "source", checks.q_fails_everywhere_on_32), read)
     assert found.status == "confirmed"
-    assert "best of 2 of 3 settings" in found.numbers
+    assert "best of 2 settings (of 3 planned)" in found.numbers
 
 
 def test_nibbler_beats_a_large_q_network_at_every_step_size() -> None:

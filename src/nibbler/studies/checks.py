@@ -148,10 +148,11 @@ def baselines_curve_up(e: Evidence) -> tuple[bool, str]:
     if not reached or not present:
         raise NotEnoughDataError("needs Nibbler and a baseline on sizes that Nibbler learns")
     ratios = results.doubling_ratios("nibbler")
-    texts, undecided = [], []
+    texts, level = [], []
     for agent in BASELINES:
         found = e.usable(agent, reached, whole=False, seeds=1)
-        missed = [n for n, learned in e.decided(found).items() if not learned]
+        outcome = e.decided(found)
+        missed = [n for n, learned in outcome.items() if not learned]
         steep = {
             n: ratio
             for n, ratio in results.doubling_ratios(agent).items()
@@ -163,13 +164,12 @@ def baselines_curve_up(e: Evidence) -> tuple[bool, str]:
         elif steep:
             n, ratio = next(iter(steep.items()))
             texts.append(f"{agent_label(agent)}: ratio {format_estimate(ratio, 2)} from {n} to {2 * n}")
-        elif found:
-            undecided.append(agent_label(agent))
-    if undecided and max(results.boards) < 128:
-        raise NotEnoughDataError(
-            f"still learning on {max(results.boards)} boards: {', '.join(undecided)}; the claim is about 128"
-        )
-    return not undecided, "; ".join(texts) or "no baseline slows down more than Nibbler"
+        elif 128 in outcome:
+            texts.append(f"{agent_label(agent)}: learned 128 boards")
+            level.append(agent)
+    if not texts:
+        raise NotEnoughDataError("no baseline has curved up yet, and the claim is about 128 boards")
+    return not level, "; ".join(texts)
 
 
 # The Q-learning sweep
@@ -186,7 +186,7 @@ def _sweep(e: Evidence, boards: int) -> dict[str, Measured]:
 
 def _of_planned(e: Evidence, boards: int, found: dict[str, Measured]) -> str:
     planned = len(e.results.only(agent="q-learning", boards=boards).planned) or len(found)
-    return f"{len(found)} settings" if planned == len(found) else f"{len(found)} of {planned} settings"
+    return f"{len(found)} settings" + ("" if planned == len(found) else f" (of {planned} planned)")
 
 
 def q_succeeds_widely_on_8(e: Evidence) -> tuple[bool, str]:

@@ -30,12 +30,12 @@ class Verdict:
     claim: Claim
     status: Status
     numbers: str
-    part: str = ""  # what it had to do without; empty if it rests on everything
+    part: str = ""  # what was missing or only partly there; empty if it rests on everything
 
     @property
     def text(self) -> str:
-        """The numbers, and on which part of the runs they do not rest."""
-        return f"{self.numbers}. Judged without {self.part}" if self.part else self.numbers
+        """The numbers, and what was missing where they rest on part of the runs."""
+        return f"{self.numbers}. Judged on part of the runs ({self.part})" if self.part else self.numbers
 
 
 def judge(claim: Claim, results: StudyResults) -> Verdict:

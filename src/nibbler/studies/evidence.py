@@ -25,7 +25,7 @@ class Evidence:
 
     def __init__(self, results: StudyResults) -> None:
         self.results = results
-        self._gaps: dict[tuple[str, str], list[int]] = {}  # (agent and settings, what is missing) -> boards
+        self._gaps: dict[Setting, str] = {}  # what is missing of settings that were asked for
 
     def needed(
         self, agent: str, boards: int, *, whole: bool = True, seeds: int = 2, **varied: Any
@@ -111,18 +111,18 @@ class Evidence:
 
     @property
     def part(self) -> str:
-        """What the verdict had to do without, in words; empty if it rests on everything."""
-        texts = [
-            f"{name} on {', '.join(map(str, sorted(boards)))} boards ({reason})"
-            for (name, reason), boards in self._gaps.items()
-        ]
-        return "; ".join(texts)
+        """What was missing or only partly there, in words; empty if the verdict rests on everything."""
+        groups: dict[tuple[str, str], list[int]] = {}
+        for setting, reason in self._gaps.items():
+            extra = "".join(f", {name.replace('_', ' ')} {value}" for name, value in setting.varied)
+            groups.setdefault((agent_label(setting.agent) + extra, reason), []).append(setting.boards)
+        return "; ".join(
+            f"{name} on {', '.join(map(str, sorted(boards)))} boards: {reason}"
+            for (name, reason), boards in groups.items()
+        )
 
     def _note(self, setting: Setting, reason: str) -> None:
-        extra = "".join(f", {name.replace('_', ' ')} {value}" for name, value in setting.varied)
-        boards = self._gaps.setdefault((agent_label(setting.agent) + extra, reason), [])
-        if setting.boards not in boards:
-            boards.append(setting.boards)
+        self._gaps[setting] = reason
 
 
 def side(estimate: Estimate, bound: float, name: str) -> bool:
@@ -132,7 +132,7 @@ def side(estimate: Estimate, bound: float, name: str) -> bool:
         return True
     if high < bound:
         return False
-    raise NotEnoughDataError(f"{name} is {format_estimate(estimate, 3)}, which does not settle {bound:g}")
+    raise NotEnoughDataError(f"{name} is {format_estimate(estimate, 3)}, which does not settle {bound:.4g}")
 
 
 def reward_text(measured: Measured, digits: int = 3) -> str:
