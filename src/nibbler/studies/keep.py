@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nibbler.studies.files import make_folder, write_bytes
+from nibbler.studies.paper import STUDIES
 from nibbler.studies.reading import agent_name
 from nibbler.studies.spec import RunSpec, Study, canonical_json
 from nibbler.studies.store import ResultsFolder, RunFolder
@@ -87,9 +88,10 @@ def _copy(run: RunFolder, kept: RunFolder, spec: RunSpec, with_map: bool) -> Non
 
 
 def _mapped(results: ResultsFolder) -> dict[str, set[str]]:
-    """Settings whose discovery map a study draws, each with the ids of its runs."""
+    """Settings whose discovery map a study draws, the library's or the folder's, with the ids of its runs."""
     found: dict[str, set[str]] = {}
-    for study in results.studies():
+    ours = [entry.study(size) for entry in STUDIES.values() for size in entry.sizes]
+    for study in (*ours, *results.studies()):
         figures = study.reading.get("figures", [MAP_FIGURE])
         if isinstance(figures, list) and MAP_FIGURE in figures:
             for spec in study.runs:
