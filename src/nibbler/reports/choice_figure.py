@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nibbler.reports.figures import grid_shape, panel_grid, shared_legend
-from nibbler.reports.style import colour, steps_axis
+from nibbler.reports.style import INK, colour, steps_axis
 from nibbler.studies.metrics import CurveSet, Estimate, final_reward, timesteps_to_threshold
 from nibbler.studies.results import Measured, StudyResults, agent_label
 
@@ -38,7 +38,7 @@ def choice_panels(figure: Figure, results: StudyResults, widest: int = 2) -> Non
         axes.set_yticks(range(len(names)), labels if index % columns == 0 else [])
         axes.set_ylim(len(names) - 0.5, -0.5)
         if index % 2 == 0:
-            axes.axvline(results.threshold, color="black", linewidth=0.7, alpha=0.55)
+            axes.axvline(results.threshold, color=INK, linewidth=0.7, alpha=0.55)
             axes.set_title(f"Final reward, {boards} boards")
         else:
             axes.set_xlim(left=0)

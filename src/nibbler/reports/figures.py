@@ -202,7 +202,8 @@ def doubling_panel(axes: Axes, results: StudyResults) -> None:
     axes.minorticks_off()
     if sizes:
         boards_axis(axes, sorted(sizes))
-        axes.set_xticks(sorted(sizes), [f"{n} → {2 * n}" for n in sorted(sizes)])
+        labels = [f"{n} → {2 * n}" for n in sorted(sizes)]
+        axes.set_xticks(sorted(sizes), labels, rotation=30 if len(sizes) > 5 else 0)
         axes.set_xlim(min(sizes) / 1.4, max(sizes) * 1.4)
     axes.set_ylabel("ratio of steps (2: linear)")
     axes.set_title("Doubling ratio")
