@@ -1,0 +1,118 @@
+"""What runs cost: steps, seconds and where, and how long the same would take in plain JAX.
+
+Runs that were packed side by side on a GPU each record the seconds of the whole pack, to the millisecond, so
+equal times over equal steps tell who shared a launch; each is then given its share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nibbler.studies.files import read_json
+from nibbler.studies.spec import RunSpec
+from nibbler.studies.store import ResultsFolder, RunResult
+
+PACKING_ENGINES = ("cuda", "jax", None)  # None: not told, since the run is unfinished
+PackKey = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """What one run has cost so far."""
+
+    spec: RunSpec
+    steps: int
+    seconds: float  # its share, where it was packed
+    engine: str | None
+    device: str | None
+    finished: bool
+
+
+def run_costs(runs: Iterable[RunResult]) -> dict[str, RunCost]:
+    """The cost of every run by its id. Packs are found among these runs, so hand in a whole folder."""
+    known = {run.spec.id: (run, _segments(run)) for run in runs}
+    members = Counter(key for _, segments in known.values() for key, _ in segments)
+    return {
+        run_id: RunCost(
+            run.spec,
+            int(run.step[-1]) if len(run.step) else 0,
+            sum(seconds / members[key] for key, seconds in segments),
+            _engine(run),
+            _device(run),
+            run.finished,
+        )
+        for run_id, (run, segments) in known.items()
+    }
+
+
+def folder_results(folder: str | Path) -> dict[str, RunResult]:
+    """Every run of a results folder that has a curve, by its id."""
+    results = ResultsFolder(folder)
+    found = (run.result() for run in results.runs() if (run.path / "curve.parquet").exists())
+    return {run.spec.id: run for run in found}
+
+
+def _segments(run: RunResult) -> list[tuple[PackKey, float]]:
+    """Stretches of work: a key that the members of a pack have in common, and the pack's seconds."""
+    engine = _engine(run)
+    if run.record is None:
+        seconds = float(run.seconds[-1]) if run.seconds is not None and len(run.seconds) else 0.0
+        parts: list[dict[str, Any]] = [{"from": 0, "to": len(run.step), "seconds": round(seconds, 3)}]
+    else:
+        whole = {"from": 0, "to": run.record.get("steps"), "seconds": run.record.get("seconds")}
+        listed = run.record.get("segments")
+        parts = [part for part in listed if isinstance(part, dict)] if isinstance(listed, list) else [whole]
+    own = () if engine in PACKING_ENGINES else (run.spec.id,)
+    return [
+        ((engine, *own, part.get("from"), part.get("to"), part["seconds"]), float(part["seconds"]))
+        for part in parts
+        if isinstance(part.get("seconds"), (int, float))
+    ]
+
+
+def _engine(run: RunResult) -> str | None:
+    return None if run.record is None else str(run.record.get("engine"))
+
+
+def _device(run: RunResult) -> str | None:
+    """The GPU where the engine uses it and the record names it, else the processor."""
+    if run.record is None:
+        return None
+    machine = run.record.get("machine")
+    machine = machine if isinstance(machine, dict) else {}
+    gpu = run.record.get("device") or machine.get("gpu")
+    if run.record.get("engine") == "cuda":
+        return str(gpu or "a GPU that the record does not name")
+    if run.record.get("engine") == "jax" and gpu:
+        return str(gpu)
+    return str(machine.get("processor") or "a processor that the record does not name")
+
+
+@dataclass(frozen=True)
+class PlainJax:
+    """Measured speed of a plain JAX implementation of Nibbler, by number of boards."""
+
+    steps_per_second: Mapping[int, float]
+
+    @classmethod
+    def read(cls, path: Path) -> PlainJax | None:
+        """From a benchmark's file; None if it was not measured."""
+        data = read_json(path)
+        rows = data.get("rows", []) if isinstance(data, dict) else data
+        speeds = {int(row["boards"]): float(row["steps_per_second"]) for row in rows or []}
+        return cls(speeds) if speeds else None
+
+    def seconds(self, boards: int, steps: int) -> float:
+        """Time for one run alone; between measured sizes by a straight line in logarithms, nan outside."""
+        sizes = sorted(self.steps_per_second)
+        if not sizes[0] <= boards <= sizes[-1]:
+            return math.nan
+        logs = np.log([self.steps_per_second[n] for n in sizes])
+        return steps / math.exp(float(np.interp(math.log(boards), np.log(sizes), logs)))
