@@ -8,7 +8,7 @@ JOBS ?= 2
 # The CUDA version of `make test-gpu`: 12 or 13.
 CUDA ?= 12
 
-.PHONY: help install demo test lint test-slow test-gpu test-oracles format clean
+.PHONY: help install demo results test lint test-slow test-gpu test-oracles format clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -28,6 +28,9 @@ $(STAMP): pyproject.toml
 
 demo: install  ## Nibbler and the baselines on 2 and 4 boards, live; then a table and a report page (3 minutes)
 	$(BIN)/nibbler study quickstart --results results
+
+results: install  ## figures, page, RESULTS.md and the README's blocks from the runs in results/paper (no GPU)
+	$(BIN)/nibbler report results/paper --markdown RESULTS.md --readme README.md
 
 test: lint  ## lint, types, and the tests that take minutes in all
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow and not gpu"

@@ -15,6 +15,7 @@ from nibbler.reports.catalogue import Picture
 from nibbler.reports.html import Child, Markup, element
 from nibbler.reports.tables import TextTable, growth_table, not_run_lines, summary_table
 from nibbler.studies.claims import Verdict
+from nibbler.studies.files import write_bytes
 from nibbler.studies.results import StudyResults
 from nibbler.studies.spec import Study
 
@@ -214,6 +215,4 @@ def _count(number: int, one: str, many: str | None = None) -> str:
 
 def write_page(path: Path, text: str) -> None:
     """Put the page in place at once."""
-    from nibbler.studies.files import write_bytes
-
     write_bytes(path, text.encode("utf-8"))

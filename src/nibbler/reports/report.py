@@ -10,9 +10,13 @@ import numpy as np
 import nibbler
 from nibbler.reports.catalogue import FIGURES, Picture, draw_discovery, draw_figure
 from nibbler.reports.discovery_map import Discovery, count_selections
+from nibbler.reports.findings import read_findings
+from nibbler.reports.markdown import fill_blocks
 from nibbler.reports.page import RunNote, StudySection, render_page, write_page
+from nibbler.reports.readme import readme_blocks
+from nibbler.reports.results_md import results_text
 from nibbler.studies.claims import verdicts
-from nibbler.studies.files import make_folder
+from nibbler.studies.files import make_folder, write_bytes
 from nibbler.studies.paper import STUDIES
 from nibbler.studies.reading import agent_name, read_study
 from nibbler.studies.results import StudyResults
@@ -33,16 +37,18 @@ _FILES = (
 )
 
 
-def write_report(folder: str | Path, studies: Iterable[str] | None = None) -> Path:
+def write_report(folder: str | Path, studies: Iterable[str] | None = None, size: str | None = None) -> Path:
     """Draw every figure of the studies in a results folder and write its page; returns where the page is.
 
-    `studies` limits it to these names. A folder may hold runs that are still under way.
+    `studies` limits it to these names. With a `size`, the studies are the library's of that size that have a
+    run here, whatever lists the folder holds. A folder may hold runs that are still under way.
     """
     root = Path(folder)
     results = ResultsFolder(root)
-    found = results.studies()
+    found = results.studies() if size is None else _library_studies(results, size)
     if not found:
-        raise ValueError(f"{root} holds no study; give the folder that `nibbler study run` wrote to")
+        what = "study" if size is None else f"run of the {size} size"
+        raise ValueError(f"{root} holds no {what}; give the folder that `nibbler study run` wrote to")
     if studies is not None:
         wanted = list(studies)
         missing = sorted(set(wanted) - {study.name for study in found})
@@ -57,6 +63,22 @@ def write_report(folder: str | Path, studies: Iterable[str] | None = None) -> Pa
     title = "Nibbler: " + (found[0].name if len(found) == 1 else "results")
     write_page(root / PAGE, render_page(title, sections, nibbler.__version__))
     return root / PAGE
+
+
+def _library_studies(results: ResultsFolder, size: str) -> list[Study]:
+    here = {run.path.name.rpartition("-")[2] for run in results.runs()}
+    studies = [entry.study(size) for entry in STUDIES.values() if size in entry.sizes]
+    return [study for study in studies if any(spec.id in here for spec in study.runs)]
+
+
+def write_findings(folder: str | Path, markdown: Path | None = None, readme: Path | None = None) -> None:
+    """Write RESULTS.md and the results' blocks of README.md from the runs of the paper's size in a folder."""
+    findings = read_findings(folder)
+    if markdown is not None:
+        write_bytes(markdown, results_text(findings, markdown.parent).encode())
+    if readme is not None:
+        text = fill_blocks(readme.read_text(encoding="utf-8"), readme_blocks(findings, readme.parent))
+        write_bytes(readme, text.encode())
 
 
 def _section(results: ResultsFolder, study: Study, figures: Path) -> StudySection:

@@ -33,6 +33,12 @@ def agent_label(agent: str) -> str:
     return AGENT_LABELS.get(agent, agent)
 
 
+def legend_order(agent: str) -> tuple[int, str]:
+    """A key that sorts agents as legends and tables list them: ours first, then others by name."""
+    known = list(AGENT_LABELS)
+    return (known.index(agent) if agent in known else len(known), agent)
+
+
 def orderable(value: Any) -> tuple[bool, float, str]:
     """A key that sorts numbers as numbers and before text, since a spec may mix them."""
     number = isinstance(value, (int, float))
@@ -170,9 +176,7 @@ class StudyResults:
     @property
     def agents(self) -> list[str]:
         """Agents in the order of the legend."""
-        known = list(AGENT_LABELS)
-        found = {m.setting.agent for m in self.measured}
-        return sorted(found, key=lambda a: (known.index(a) if a in known else len(known), a))
+        return sorted({m.setting.agent for m in self.measured}, key=legend_order)
 
     @property
     def boards(self) -> list[int]:

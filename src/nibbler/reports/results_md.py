@@ -1,0 +1,126 @@
+"""RESULTS.md: what was found about the paper, written from a results folder."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from nibbler.reports.findings import Findings, StudyFindings
+from nibbler.reports.markdown import markdown_table
+from nibbler.reports.results_tables import (
+    beyond_table,
+    claims_table,
+    cost_table,
+    doubling_table,
+    exponent_table,
+    partly,
+    progress_table,
+    readings_table,
+    steps_table,
+)
+from nibbler.reports.tables import not_run_lines
+
+_FIGURES = {  # the first figures of each study, as far as they can be drawn from what there is
+    "curves": ("curves",),
+    "scaling": ("scaling", "compute"),
+    "q-sweep": ("q-sweep",),
+    "hidden-units": ("hidden-units",),
+    "heterogeneous": ("heterogeneous",),
+    "fixed-nibbler": ("fixed-nibbler",),
+    "questions": ("questions",),
+    "inputs": ("inputs",),
+    "open-choices": ("open-choices",),
+    "beyond": ("scaling",),
+}
+
+
+def results_text(findings: Findings, relative_to: Path) -> str:
+    """The whole file; figures are linked relative to the folder it is in."""
+    return "\n".join(_paragraphs(findings, os.path.relpath(findings.folder, relative_to)))
+
+
+def count_verdicts(findings: Findings) -> str:
+    """How many of the paper's claims got each verdict, as a sentence."""
+    papers = [v for v in findings.verdicts if not v.claim.source.startswith("ours")]
+    counts = Counter(v.status for v in papers)
+    return (
+        f"Of the paper's {len(papers)} claims {counts['confirmed']} are confirmed, "
+        f"{counts['not confirmed']} are not, and {counts['not enough data']} lack runs."
+    )
+
+
+def _paragraphs(findings: Findings, folder: str) -> Iterator[str]:
+    yield "# Results\n"
+    yield (
+        f"Written by `make results` from [{folder}]({folder}); edit nothing here. Remarks come from "
+        f"[{folder}/remarks.toml]({folder}/remarks.toml); all figures and the full tables are in "
+        f"`{folder}/report.html` once that command has run. Intervals are 95%, bootstrapped over seeds. "
+        "Steps to 0 are the first step from which the reward, averaged over seeds and 11 bins of 10k steps, "
+        "stays at or above 0; `> 5.00M` was not reached in 5M steps. Brackets say what there is of a setting "
+        "that is not complete. Sections are numbered as in [PAPER.md](PAPER.md).\n"
+    )
+    yield "## The paper's claims\n"
+    yield f"{count_verdicts(findings)} The last ones are ours.\n"
+    yield markdown_table(claims_table(findings))
+    scaling = findings["scaling"].results
+    yield "## Steps to reward 0\n"
+    yield markdown_table(steps_table(scaling))
+    yield "## Doubling ratio\n"
+    yield "Steps to 0 on twice the boards over the steps on these; 2 is linear growth.\n"
+    yield markdown_table(doubling_table(scaling))
+    yield "## Exponent of steps against boards\n"
+    families = (("equal boards", scaling), ("varied boards", findings["heterogeneous"].results))
+    yield markdown_table(exponent_table(*families))
+    yield "## What each reading does\n"
+    yield (
+        "Where the paper leaves a choice open ([PAPER.md](PAPER.md) lists them), each row departs from the "
+        "default in one thing.\n"
+    )
+    yield markdown_table(readings_table(findings["open-choices"].results))
+    yield "## One step beyond the paper\n"
+    yield "Nibbler alone; us/step is time on the device over steps, packed runs sharing it.\n"
+    yield markdown_table(beyond_table(findings["beyond"]))
+    yield "## Figures\n"
+    yield from _figures(findings, folder)
+    yield "## Cost\n"
+    yield (
+        "Runs side by side on a GPU share its seconds. Studies share runs, so the last row is less than the "
+        "sum. Plain JAX is what Nibbler's steps would take at the speed measured for a straightforward JAX "
+        "implementation, one run alone ([results/bench/plain-jax.json](results/bench/plain-jax.json)), "
+        "interpolated between the sizes measured.\n"
+    )
+    yield markdown_table(cost_table(findings))
+    yield "## Not run, or not finished\n"
+    yield markdown_table(progress_table(findings))
+    yield from _gaps(findings)
+
+
+def _figures(findings: Findings, folder: str) -> Iterator[str]:
+    drawn = [
+        f"![{part.entry.title}]({folder}/figures/{part.figure(name)})\n"
+        for part in findings.parts
+        for name in _FIGURES[part.study.name]
+        if can_be_drawn(part, name)
+    ]
+    yield from drawn or ["None yet.\n"]
+
+
+def can_be_drawn(part: StudyFindings, name: str) -> bool:
+    """Whether there is enough of a study for a figure."""
+    from nibbler.reports.catalogue import FIGURES
+
+    return bool(part.results.measured) and FIGURES[name].needs(part.results)
+
+
+def _gaps(findings: Findings) -> Iterator[str]:
+    for name, part in findings.distinct().items():
+        lines = [f"{m.setting}{partly(m)}" for m in part.results if not m.complete]
+        if not part.results.measured:
+            lines = [f"nothing of its {len(part.study.runs)} runs has a result"]
+        else:
+            lines += [f"not run: {line}" for line in not_run_lines(part.results)]
+        if lines:
+            yield f"**{name}**\n"
+            yield "".join(f"- {line}\n" for line in lines)

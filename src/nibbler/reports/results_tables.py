@@ -1,0 +1,205 @@
+"""The tables of RESULTS.md: claims, growth, readings, larger problems, cost, and what was not run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from nibbler.reports.findings import Findings, StudyFindings
+from nibbler.reports.tables import NOTHING, TextTable, format_duration, growth_table, of_planned
+from nibbler.studies.cost import PlainJax, RunCost
+from nibbler.studies.metrics import final_reward, format_estimate, format_quantity
+from nibbler.studies.results import Measured, StudyResults, agent_label, legend_order
+
+NOT_RUN = "not run"
+
+
+def claims_table(findings: Findings) -> TextTable:
+    """Claim, where it is in the paper, what we measured, the verdict, and what a person says about it."""
+    rows = []
+    for verdict in findings.verdicts:
+        status = NOT_RUN if verdict.numbers == NOT_RUN else f"**{verdict.status}**"
+        numbers = NOTHING if verdict.numbers == NOT_RUN else verdict.text
+        remark = findings.remarks.get(verdict.claim.id, "")
+        rows.append([verdict.claim.text, verdict.claim.source, numbers, status, remark])
+    return TextTable(["claim", "in the paper", "measured", "verdict", "remark"], rows, text_columns=5)
+
+
+def _planned_agents(results: StudyResults) -> list[str]:
+    return sorted({p.setting.agent for p in results.planned}, key=legend_order)
+
+
+def _planned_boards(results: StudyResults) -> list[int]:
+    return sorted({p.setting.boards for p in results.planned})
+
+
+def steps_table(results: StudyResults) -> TextTable:
+    """Steps to threshold of every agent on every size."""
+    boards = _planned_boards(results)
+    rows = []
+    for agent in _planned_agents(results):
+        found = results.to_threshold(agent)
+        cells = [
+            NOT_RUN if (m := results.get(agent, n)) is None else format_estimate(found[n]) + partly(m)
+            for n in boards
+        ]
+        rows.append([agent_label(agent), *cells])
+    return TextTable(["", *(f"{n} boards" for n in boards)], rows)
+
+
+def partly(measured: Measured) -> str:
+    """What there is of a setting that is not complete, in brackets; nothing for one that is."""
+    if measured.complete:
+        return ""
+    seeds, steps = there(measured)
+    return f" [{seeds} seeds, {steps} steps]"
+
+
+def there(measured: Measured) -> tuple[str, str]:
+    """Seeds and steps of a setting, and of how many where that is more."""
+    seeds, steps = measured.curves.num_seeds, measured.curves.steps
+    return (
+        of_planned(str(seeds), str(measured.planned_seeds or seeds)),
+        of_planned(format_quantity(steps), format_quantity(measured.planned_steps or steps)),
+    )
+
+
+def doubling_table(results: StudyResults) -> TextTable:
+    """The doubling ratio of every agent at every size, with its interval."""
+    boards = [n for n in _planned_boards(results) if 2 * n in _planned_boards(results)]
+    rows = []
+    for agent in _planned_agents(results):
+        ratios = results.doubling_ratios(agent)
+        cells = [format_estimate(ratios[n], 2) if n in ratios else NOT_RUN for n in boards]
+        rows.append([agent_label(agent), *cells])
+    return TextTable(["", *(f"{n} to {2 * n}" for n in boards)], rows)
+
+
+def exponent_table(*parts: tuple[str, StudyResults]) -> TextTable:
+    """Exponents of steps against boards, of each agent in each family of problems."""
+    rows = []
+    for family, results in parts:
+        found = {row[0]: row for row in growth_table(results).rows}
+        for agent in _planned_agents(results):
+            row = found.get(agent_label(agent), [agent_label(agent), NOT_RUN, NOTHING, NOTHING])
+            if len([p for p in results.planned if p.setting.agent == agent]) > 1:
+                rows.append([row[0], family, *row[1:]])
+    headings = ["agent", "problems", "exponent", "boards in the fit", "boards not reached"]
+    return TextTable(headings, rows, text_columns=2)
+
+
+def readings_table(results: StudyResults) -> TextTable:
+    """What each reading ends with, and how soon it reaches the threshold, by number of boards."""
+    boards = _planned_boards(results)
+    agents = list(dict.fromkeys(p.setting.agent for p in results.planned))
+    headings = ["reading"]
+    for n in boards:
+        headings += [f"final reward, {n} boards", f"steps to {results.threshold:g}, {n} boards"]
+    rows = []
+    for agent in agents:
+        row = ["default" if agent == "nibbler" else agent]
+        for n in boards:
+            measured = results.get(agent, n)
+            if measured is None:
+                row += [NOT_RUN, NOT_RUN]
+            else:
+                steps = format_estimate(results.to_threshold(agent)[n])
+                row += [format_estimate(final_reward(measured.curves), 4) + partly(measured), steps]
+        rows.append(row)
+    return TextTable(headings, rows)
+
+
+def beyond_table(part: StudyFindings, smallest: int = 32) -> TextTable:
+    """Steps to threshold and the cost of a step as the problem goes on doubling."""
+    results = part.results
+    rows = []
+    for n in (n for n in _planned_boards(results) if n >= smallest):
+        measured = results.get("nibbler", n)
+        if measured is None:
+            rows.append([str(n), *[NOT_RUN] * 6])
+            continue
+        ratio = results.doubling_ratios("nibbler").get(n // 2)
+        own = [c for c in part.costs if c.spec.agent.get("name") == "nibbler" and boards_of(c) == n]
+        seconds, steps = sum(c.seconds for c in own), sum(c.steps for c in own)
+        weights = measured.weights_per_step
+        rows.append(
+            [
+                str(n),
+                *there(measured),
+                format_estimate(results.to_threshold("nibbler")[n]),
+                NOTHING if ratio is None else format_estimate(ratio, 2),
+                NOTHING if math.isnan(weights) else format_quantity(weights),
+                f"{1e6 * seconds / steps:.2f}" if steps and seconds else NOTHING,
+            ]
+        )
+    headings = ["boards", "seeds", "steps", "steps to 0", "doubling ratio", "weights/step", "us/step"]
+    return TextTable(headings, rows)
+
+
+def cost_table(findings: Findings) -> TextTable:
+    """Per study and in all: runs, steps, time, speed, where; and the same of Nibbler in plain JAX."""
+    rows = [
+        _cost_row(name, part.costs, len(part.study.runs), findings.plain_jax)
+        for name, part in findings.distinct().items()
+    ]
+    planned = {spec.id for part in findings.parts for spec in part.study.runs}
+    rows.append(_cost_row("all, each run once", findings.costs, len(planned), findings.plain_jax))
+    headings = ["study", "engine and device", "runs", "steps", "time", "steps/s"]
+    headings += ["Nibbler's time of it", "Nibbler in plain JAX"]
+    return TextTable(headings, rows, text_columns=2)
+
+
+def _cost_row(name: str, costs: Sequence[RunCost], planned: int, plain_jax: PlainJax | None) -> list[str]:
+    finished = of_planned(str(sum(c.finished for c in costs)), str(planned))
+    if not costs:
+        return [name, NOTHING, finished, *[NOT_RUN] * 4, NOTHING]
+    seconds, steps = sum(c.seconds for c in costs), sum(c.steps for c in costs)
+    ours = [c for c in costs if c.spec.agent.get("name") == "nibbler"]
+    return [
+        name,
+        "; ".join(_places(costs)),
+        finished,
+        format_quantity(steps),
+        format_duration(seconds),
+        format_quantity(steps / seconds) if seconds else NOTHING,
+        format_duration(sum(c.seconds for c in ours)) if ours else NOTHING,
+        _plain_jax_text(ours, plain_jax),
+    ]
+
+
+def _places(costs: Iterable[RunCost]) -> list[str]:
+    return sorted({f"{c.engine} on {c.device}" for c in costs if c.engine is not None})
+
+
+def _plain_jax_text(ours: Sequence[RunCost], plain_jax: PlainJax | None) -> str:
+    if not ours:
+        return NOTHING
+    if plain_jax is None:
+        return "not measured"
+    times = {c.spec.id: plain_jax.seconds(boards_of(c), c.steps) for c in ours}
+    unknown = sorted({boards_of(c) for c in ours if math.isnan(times[c.spec.id])})
+    total = sum(seconds for seconds in times.values() if not math.isnan(seconds))
+    without = f" without {', '.join(map(str, unknown))} boards, not measured" if unknown else ""
+    return format_duration(total) + without
+
+
+def boards_of(cost: RunCost) -> int:
+    return int(cost.spec.environment["num_boards"])
+
+
+def progress_table(findings: Findings) -> TextTable:
+    """Per study, how many settings are complete, partly there, and not run."""
+    rows = []
+    for name, part in findings.distinct().items():
+        complete = sum(m.complete for m in part.results)
+        rows.append(
+            [
+                name,
+                str(complete),
+                str(len(part.results.measured) - complete),
+                str(len(part.results.not_run)),
+                of_planned(str(part.finished), str(len(part.study.runs))),
+            ]
+        )
+    headings = ["study", "settings complete", "partly there", "not run", "runs finished"]
+    return TextTable(headings, rows)

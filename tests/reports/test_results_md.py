@@ -1,0 +1,197 @@
+"""RESULTS.md and the README's blocks: from the data, complete about what is missing, and never stale."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nibbler.reports.findings import Findings, read_findings
+from nibbler.reports.markdown import fill_blocks, markdown_table
+from nibbler.reports.readme import readme_blocks
+from nibbler.reports.report import write_findings, write_report
+from nibbler.reports.results_md import results_text
+from nibbler.reports.tables import TextTable
+from nibbler.studies.claims import CLAIMS
+from nibbler.studies.paper import STUDIES
+from nibbler.studies.reading import agent_name
+from nibbler.studies.spec import RunSpec
+from nibbler.studies.store import ResultsFolder
+
+REPOSITORY = Path(__file__).parents[2]
+Choose = Callable[[RunSpec], float]
+
+
+def leave(folder: Path, study: str, share: Choose) -> None:
+    """Runs of a study at the paper's size, each done to a share of its steps (0: not begun)."""
+    results = ResultsFolder(folder)
+    for spec in STUDIES[study].study("paper").runs:
+        bins = int(share(spec) * spec.num_bins)
+        if bins == 0:
+            continue
+        run = results.run(spec)
+        run.create(spec)
+        boards = spec.environment["num_boards"]
+        crossing = {"nibbler": 65 * boards, "planner": 0}.get(agent_name(spec), 10**9)
+        reward = np.where(np.arange(spec.num_bins) < crossing, -0.06, 0.05) + 0.001 * spec.seed
+        steps = np.arange(1, bins + 1) * spec.bin_size
+        run.save_table("curve", {"step": steps, "reward": reward[:bins]}, {})
+        run.save_table("timing", {"step": steps, "seconds": steps * 1e-5}, {})
+        if share(spec) == 1:
+            machine = {"processor": "Xeon", "gpu": "H200"}
+            record: dict[str, Any] = {"engine": "cuda", "steps": spec.steps, "seconds": spec.steps * 1e-5}
+            record |= {"steps_per_second": 1e5, "weights_touched_per_step": 1e3 * boards, "machine": machine}
+            run.save_record(record)
+
+
+def small_part(spec: RunSpec) -> float:
+    """Nibbler finished on 2, 4 and 8 boards; Q-learning begun on 4 with one seed; nothing else."""
+    boards, agent = spec.environment["num_boards"], agent_name(spec)
+    if agent in ("nibbler", "planner") and boards <= 8:
+        return 1
+    return 0.25 if agent == "q-learning" and boards == 4 and spec.seed == 0 else 0
+
+
+@pytest.fixture(scope="module")
+def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
+    folder = tmp_path_factory.mktemp("repository") / "results" / "paper"
+    leave(folder, "curves", small_part)
+    (folder / "remarks.toml").write_text('linear-growth = """Ours is\\n  linear."""\n')
+    return read_findings(folder)
+
+
+@pytest.fixture(scope="module")
+def text(findings: Findings) -> str:
+    return results_text(findings, findings.folder.parents[1])
+
+
+def row(text: str, start: str) -> list[str]:
+    """The cells of the first table row whose first cell starts so."""
+    line = next(line for line in text.splitlines() if line.startswith(f"| {start}"))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_every_claim_is_there_with_its_verdict_and_remark(text: str) -> None:
+    for claims in CLAIMS.values():
+        for claim in claims:
+            assert f"| {claim.text} | {claim.source} |" in text
+    growth = row(text, "The experience that Nibbler needs")
+    assert growth[2].startswith("exponent 1.00 (1.00 to 1.00) over 2 to 8 boards. Judged on part of the runs")
+    assert "Nibbler on 16, 32, 64, 128 boards: not run" in growth[2]
+    assert growth[3:] == ["**confirmed**", "Ours is linear."]
+    assert row(text, "30 inputs or fewer")[2:4] == ["-", "not run"]
+
+
+def test_what_was_not_run_or_not_finished_is_listed(text: str) -> None:
+    tail = text[text.index("## Not run, or not finished") :]
+    assert "- Q-learning on 4 boards [1 of 10 seeds, 3.00M of 12.0M steps]" in tail
+    assert "- not run: Rainbow on 2, 4, 8, 16, 32, 64, 128 boards" in tail
+    assert "- not run: Q-learning on 8 (45 of 45 settings), 32 (45 of 45 settings) boards" in tail
+    for name, entry in STUDIES.items():
+        if "paper" in entry.sizes:
+            assert name in tail
+    assert f"- nothing of its {len(STUDIES['inputs'].study('paper').runs)} runs has a result" in tail
+
+
+def test_tables_give_intervals_ratios_and_gaps(text: str) -> None:
+    steps = text[text.index("## Steps to reward 0") :]
+    measured = [f"{value} ({value} to {value})" for value in ("1.30M", "2.60M", "5.20M")]
+    assert row(steps, "Nibbler")[1:5] == [*measured, "not run"]
+    assert row(steps, "Q-learning")[2] == "> 3.00M [1 of 10 seeds, 3.00M of 12.0M steps]"
+    ratios = text[text.index("## Doubling ratio") :]
+    assert row(ratios, "Nibbler")[1:4] == ["2.00 (2.00 to 2.00)", "2.00 (2.00 to 2.00)", "not run"]
+    readings = text[text.index("## What each reading does") :]
+    assert row(readings, "all as written")[1:] == ["not run"] * 4
+    beyond = text[text.index("## One step beyond") :]
+    assert row(beyond, "512")[1:] == ["not run"] * 6
+
+
+def test_cost_counts_a_run_once_and_says_that_plain_jax_is_not_measured(text: str) -> None:
+    cost = text[text.index("## Cost") :]
+    curves, everything = row(cost, "curves, scaling"), row(cost, "all, each run once")
+    assert curves[3:] == everything[3:]  # all runs are of that study
+    assert curves[1] == "cuda on H200"
+    assert curves[-1] == "not measured"
+    # Three seeds of 5M, 12M and 24M steps shared 50, 120 and 240 s; planners ran alone.
+    assert curves[6] == "6.8 min"
+
+
+def test_plain_jax_is_read_from_beside_the_results(findings: Findings) -> None:
+    bench = findings.folder.parent / "bench"
+    bench.mkdir(exist_ok=True)
+    rows = [{"boards": n, "steps_per_second": 1000.0} for n in (2, 128)]
+    (bench / "plain-jax.json").write_text(json.dumps({"rows": rows}))
+    try:
+        read = results_text(read_findings(findings.folder), findings.folder.parents[1])
+    finally:
+        (bench / "plain-jax.json").unlink()
+    assert row(read[read.index("## Cost") :], "curves, scaling")[-1] == "34.2 h"  # 3 x 41M steps
+
+
+def test_a_remark_on_no_claim_is_refused(findings: Findings, tmp_path: Path) -> None:
+    (tmp_path / "remarks.toml").write_text('lineargrowth = "typo"\n')
+    with pytest.raises(ValueError, match="there is no claim 'lineargrowth'"):
+        read_findings(tmp_path)
+
+
+def test_the_readme_says_what_was_found(findings: Findings) -> None:
+    blocks = readme_blocks(findings, findings.folder.parents[1])
+    assert "(results/paper/figures/scaling-paper-scaling.png)" in blocks["figures"]
+    assert (
+        "From 2 to 8 boards the steps that Nibbler needs grow as boards^1.00 (1.00 to 1.00)"
+        in blocks["found"]
+    )
+
+
+def test_an_empty_folder_has_nothing_to_show_and_says_so(tmp_path: Path) -> None:
+    empty = read_findings(tmp_path / "results" / "paper")
+    assert {v.numbers for v in empty.verdicts} == {"not run"}
+    assert "No run of the paper's size" in readme_blocks(empty, tmp_path)["figures"]
+    assert "0 are confirmed, 0 are not" in results_text(empty, tmp_path)
+
+
+def test_figures_that_the_text_shows_are_drawn(findings: Findings, text: str) -> None:
+    page = write_report(findings.folder, size="paper")
+    shown = [part.split(")")[0] for part in text.split("](")[1:] if part.split(")")[0].endswith(".png")]
+    blocks = readme_blocks(findings, findings.folder.parents[1])
+    shown += [part.split(")")[0] for part in blocks["figures"].split("](")[1:]]
+    assert len(shown) >= 3
+    for path in shown:
+        assert (findings.folder.parents[1] / path).exists()
+    assert "Not run: Q-learning on" in page.read_text()
+
+
+def test_blocks_are_replaced_and_the_rest_is_left_alone() -> None:
+    text = "a\n<!-- results: one -->\nold\nlines\n<!-- end -->\nb <!-- end --> c\n"
+    filled = fill_blocks(text, {"one": "new | \\1\n"})
+    assert filled == "a\n<!-- results: one -->\nnew | \\1\n<!-- end -->\nb <!-- end --> c\n"
+    assert fill_blocks(filled, {"one": "new | \\1"}) == filled
+    with pytest.raises(ValueError, match="there is no block 'one'"):
+        fill_blocks(text, {})
+    with pytest.raises(ValueError, match="the text has no block 'two'"):
+        fill_blocks(text, {"one": "", "two": ""})
+
+
+def test_cells_cannot_break_out_of_a_table() -> None:
+    table = TextTable(["a", "b"], [["x | y\nz", "<img>"]])
+    assert markdown_table(table) == "| a | b |\n| --- | ---: |\n| x \\| y z | &lt;img> |\n"
+
+
+def test_the_command_writes_the_page_the_text_and_the_readme(findings: Findings, tmp_path: Path) -> None:
+    readme, markdown = tmp_path / "README.md", tmp_path / "RESULTS.md"
+    readme.write_text("<!-- results: figures -->\n<!-- end -->\n<!-- results: found -->\n<!-- end -->\n")
+    write_findings(findings.folder, markdown, readme)
+    assert markdown.read_text() == results_text(findings, tmp_path)
+    assert readme_blocks(findings, tmp_path)["found"] in readme.read_text()
+
+
+def test_readme_and_results_are_what_the_command_writes_from_the_results_in_the_repository() -> None:
+    """If this fails, run `make results` and commit what it changes."""
+    found = read_findings(REPOSITORY / "results" / "paper")
+    assert results_text(found, REPOSITORY) == (REPOSITORY / "RESULTS.md").read_text(encoding="utf-8")
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    assert fill_blocks(readme, readme_blocks(found, REPOSITORY)) == readme
