@@ -1,124 +1,140 @@
 """How many steps per second Rainbow makes on JAX: one run, several packed, and a Python loop for comparison.
 
 Run by `nibbler bench jax`, or as `python -m nibbler.bench.jax`. Rates are those of learning (an update
-every four steps) with a replay of a million transitions. Every number is the median of some repeats taken
-in turns, after compilation.
+every four steps) with a replay of a million transitions, by the clock on the wall. Every number is the
+median of some repeats taken in turns, after compilation.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nibbler.agents.rainbow import RainbowConfig
 from nibbler.bench.record import jax_device, write_record
 from nibbler.envs.multi_catch import multi_catch
 from nibbler.mdp.environment import Environment
 
-BOARDS = (2, 8, 32)
-PACKED = (4,)
+BOARDS = (2, 8, 16)
+PACKED = (2, 8, 16)  # runs side by side
+PACKED_BOARDS = 8
 CONFIG = RainbowConfig(min_replay=400)  # learns from early on: what is measured is learning
 
 Row = dict[str, Any]
 Measurement = Callable[[], float]  # runs once; returns steps per second, of all runs together
 
 
+class Case(NamedTuple):
+    """Something to measure."""
+
+    loop: str  # "compiled" or "Python"
+    boards: int
+    runs: int
+
+
 def run(
     boards: Sequence[int] = BOARDS,
     repeats: int = 3,
     packed: Sequence[int] = PACKED,
-    seconds: float = 2.0,
+    packed_boards: int = PACKED_BOARDS,
+    seconds: float = 1.5,
     output: str | Path | None = None,
     echo: Callable[[str], Any] = print,
     config: RainbowConfig = CONFIG,
 ) -> list[Row]:
     """Measure Rainbow's steps per second on JAX's default device; prints a table, and writes JSON where told.
 
-    `packed` lists how many runs to put side by side; `seconds` is about how long one measurement takes.
+    One run on each number of `boards`; on `packed_boards`, `packed` runs side by side and one in a Python
+    loop. `seconds` is about how long one measurement takes.
     """
-    if repeats < 1 or not boards or min(boards) < 1 or min(packed, default=2) < 2 or seconds <= 0:
-        raise ValueError("boards and repeats must be at least 1, packed at least 2, seconds above 0")
+    if repeats < 1 or not boards or min(*boards, packed_boards) < 1 or min(packed, default=2) < 2:
+        raise ValueError("boards and repeats must be at least 1, packed at least 2")
+    if seconds <= 0:
+        raise ValueError(f"seconds={seconds}; a measurement must last longer")
     from nibbler.engines.jax.versions import require_jax
 
     require_jax()
     import jax
 
-    device = jax_device()
-    rows = []
-    for count in boards:
-        env = multi_catch(count)
-        measurements: dict[str, Measurement] = {
-            "one run, compiled loop": _compiled_loop(env, config, 1, seconds),
-            "one run, Python loop": _python_loop(env, config, seconds),
+    cases = [Case("compiled", count, 1) for count in boards]
+    cases += [Case("compiled", packed_boards, runs) for runs in packed]
+    with ThreadPoolExecutor(len(cases)) as together:  # most of the time goes into compiling
+        measurements = list(together.map(lambda case: _compiled_loop(case, config, seconds), cases))
+    cases.append(Case("Python", packed_boards, 1))
+    measurements.append(_python_loop(multi_catch(packed_boards), config, seconds))
+    rates: list[list[float]] = [[] for _ in cases]
+    for _ in range(repeats):
+        for rate, measure in zip(rates, measurements, strict=True):
+            rate.append(measure())
+    rows = [
+        {
+            **case._asdict(),
+            "device": jax_device(),
+            "steps_per_second": statistics.median(rate),
+            "slowest": min(rate),
+            "fastest": max(rate),
         }
-        for runs in packed:
-            measurements[f"{runs} runs packed, all together"] = _compiled_loop(env, config, runs, seconds)
-        rates: dict[str, list[float]] = {name: [] for name in measurements}
-        for _ in range(repeats):
-            for name, measure in measurements.items():
-                rates[name].append(measure())
-        for name, rate in rates.items():
-            rows.append(
-                {
-                    "implementation": name,
-                    "boards": count,
-                    "device": device,
-                    "steps_per_second": statistics.median(rate),
-                    "slowest": min(rate),
-                    "fastest": max(rate),
-                }
-            )
-        for line in table(rows[-len(rates) :], header=len(rows) == len(rates)):
-            echo(line)
+        for case, rate in zip(cases, rates, strict=True)
+    ]
+    for line in table(rows):
+        echo(line)
     if output is not None:
-        write_record("jax", rows, output, jax=jax.__version__, repeats=repeats)
+        settings = {"replay_capacity": config.replay_capacity, "xla_flags": os.environ.get("XLA_FLAGS", "")}
+        write_record("jax", rows, output, jax=jax.__version__, repeats=repeats, **settings)
     return rows
 
 
-def table(rows: Sequence[Row], header: bool = True) -> list[str]:
-    """The rows as lines of a Markdown table."""
-    lines = []
-    if header:
-        lines = [
-            "| Rainbow | boards | device | steps/s | slowest to fastest repeat |",
-            "| --- | ---: | --- | ---: | ---: |",
-        ]
+def table(rows: Sequence[Row]) -> list[str]:
+    """The rows as lines of a Markdown table; steps are those of all runs together."""
+    lines = [
+        "| Rainbow's loop | boards | runs | device | steps/s | slowest to fastest repeat |",
+        "| --- | ---: | ---: | --- | ---: | ---: |",
+    ]
     for row in rows:
         lines.append(
-            f"| {row['implementation']} | {row['boards']} | {row['device']} | {row['steps_per_second']:,.0f} "
-            f"| {row['slowest']:,.0f} to {row['fastest']:,.0f} |"
+            f"| {row['loop']} | {row['boards']} | {row['runs']} | {row['device']} "
+            f"| {row['steps_per_second']:,.0f} | {row['slowest']:,.0f} to {row['fastest']:,.0f} |"
         )
     return lines
 
 
-def _timed(advance: Callable[[int], Any], seconds: float, block: int) -> Measurement:
-    """Steps per second of `advance(steps)`, called with as many whole blocks as take about that long."""
+def _timed(advance: Callable[[int], Any], seconds: float) -> Measurement:
+    """Steps per second of `advance(steps)`, called for about that long."""
+    block = 40  # steps; a multiple of learn_period
     pace = 0.0
 
     def measure() -> float:
         nonlocal pace
+        if pace == 0.0:
+            pace = _rate(advance, block)
         steps = max(1, round(pace * seconds / block)) * block
-        began = time.perf_counter()
-        advance(steps)
-        pace = steps / (time.perf_counter() - began)
+        pace = _rate(advance, steps)
         return pace
 
-    measure()  # finds the pace, once compiled
     return measure
 
 
-def _compiled_loop(env: Environment, config: RainbowConfig, runs: int, seconds: float) -> Measurement:
-    """The loop that `train` uses, with one run or several."""
+def _rate(advance: Callable[[int], Any], steps: int) -> float:
+    began = time.perf_counter()
+    advance(steps)
+    return steps / (time.perf_counter() - began)
+
+
+def _compiled_loop(case: Case, config: RainbowConfig, seconds: float) -> Measurement:
+    """The loop that `train` and the studies use, with one run or several."""
     from nibbler.engines.jax import open_packed_runs
 
-    packed = open_packed_runs([(env, config, seed) for seed in range(runs)])
+    env = multi_catch(case.boards)
+    packed = open_packed_runs([(env, config, seed) for seed in range(case.runs)])
     packed.advance_bins(1, config.first_update + config.learn_period)  # compiles
-    measure = _timed(lambda steps: packed.advance_bins(1, steps), seconds, 40)
-    return lambda: runs * measure()
+    measure = _timed(lambda steps: packed.advance_bins(1, steps), seconds)
+    return lambda: case.runs * measure()
 
 
 def _python_loop(env: Environment, config: RainbowConfig, seconds: float) -> Measurement:
@@ -148,7 +164,7 @@ def _python_loop(env: Environment, config: RainbowConfig, seconds: float) -> Mea
         done += steps
 
     advance(config.first_update + config.learn_period)  # compiles
-    return _timed(advance, seconds, 40)
+    return _timed(advance, seconds)
 
 
 def main() -> None:
@@ -156,11 +172,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure how fast Rainbow runs on JAX here.")
     parser.add_argument("--boards", type=int, nargs="+", default=BOARDS)
     parser.add_argument("--packed", type=int, nargs="*", default=PACKED, help="runs side by side")
+    parser.add_argument("--packed-boards", type=int, default=PACKED_BOARDS)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--seconds", type=float, default=1.5, help="of one measurement")
     parser.add_argument("--output", type=Path, default=None, help="write the rows there as JSON")
-    given = parser.parse_args()
-    run(given.boards, given.repeats, given.packed, given.seconds, given.output)
+    run(**vars(parser.parse_args()))
 
 
 if __name__ == "__main__":
