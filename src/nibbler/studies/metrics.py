@@ -182,12 +182,14 @@ def timesteps_to_threshold(
     `window` smooths the seed average (and every bootstrap average) over that many bins; 1 does not smooth.
     With one seed there is a value and no interval.
     """
-    value = float(first_bin_that_stays(curves.mean(window), threshold)) * curves.bin_size
+    # Smoothing each seed and averaging is the same as averaging and smoothing, and is done once.
+    smoothed = CurveSet(smooth(curves.rewards, window), curves.bin_size)
+    value = float(first_bin_that_stays(smoothed.mean(), threshold)) * curves.bin_size
     bound = UNDEFINED if math.isfinite(value) else float(curves.steps)
     if curves.num_seeds < 2:
         return Estimate(value, bound=bound)
     replicas = curves.bin_size * bootstrap(
-        curves, lambda means: first_bin_that_stays(smooth(means, window), threshold), resamples, seed
+        smoothed, lambda means: first_bin_that_stays(means, threshold), resamples, seed
     )
     low, high = interval(replicas)
     return Estimate(value, low, high, bound, replicas)
