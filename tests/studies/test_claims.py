@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,9 @@ def measured(
         rewards = np.where(np.arange(bins) < crossing, -0.06, final) + spread
     setting = Setting(agent, boards, tuple(sorted(varied.items())))
     lines = Lines(-0.07, 0.06)
-    return Measured(setting, CurveSet(rewards, BIN), lines, 1e4, seconds, bins * BIN, planned_seeds or seeds)
+    return Measured(
+        setting, CurveSet(rewards, BIN), lines, 1e4, seconds, "cuda", bins * BIN, planned_seeds or seeds
+    )
 
 
 def results(name: str, *parts: Measured) -> StudyResults:
@@ -279,6 +282,8 @@ def test_a_weak_nibbler_against_a_large_q_network() -> None:
     theirs = measured("q-learning", 16, None, hidden_units=1024, seconds=2e-5)
     ours = measured("nibbler", 16, 20, hidden_units=32)
     assert status(sweep_checks.weak_nibbler_beats_large_q, ours, theirs) == "confirmed"
+    elsewhere = dataclasses.replace(theirs, engine="cpu")
+    assert status(sweep_checks.weak_nibbler_beats_large_q, ours, elsewhere) == "not enough data"
     slower = measured("nibbler", 16, 20, hidden_units=32, seconds=3e-5)
     assert status(sweep_checks.weak_nibbler_beats_large_q, slower, theirs) == "not confirmed"
 

@@ -196,6 +196,7 @@ def _measure(setting: Setting, specs: list[RunSpec], runs: list[RunResult], line
         seconds_per_step=_mean(
             1.0 / s for r in records if (s := _number(r.get("steps_per_second"), math.nan)) > 0
         ),
+        engine=next(iter(engines)) if len(engines := {str(r.get("engine")) for r in records}) == 1 else None,
         planned_steps=specs[0].num_bins * specs[0].bin_size
         if specs[0].steps % specs[0].bin_size == 0
         else None,

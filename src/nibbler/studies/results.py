@@ -91,6 +91,7 @@ class Measured:
     lines: Lines = field(default_factory=Lines)
     weights_per_step: float = math.nan
     seconds_per_step: float = math.nan
+    engine: str | None = None  # where it ran; None if that is not told, or if its seeds ran on several
     planned_steps: int | None = None  # more than `curves.steps` while runs are under way
     planned_seeds: int | None = None
 

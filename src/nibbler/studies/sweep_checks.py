@@ -86,12 +86,16 @@ def q_scales_worse_with_any_units(e: Evidence) -> tuple[bool, str]:
 def weak_nibbler_beats_large_q(e: Evidence) -> tuple[bool, str]:
     ours = e.needed("nibbler", 16, hidden_units=32)
     theirs = e.needed("q-learning", 16, hidden_units=1024)
+    if ours.engine != theirs.engine:
+        raise NotEnoughDataError(f"times do not compare: Nibbler ran on {ours.engine}, Q on {theirs.engine}")
     other = final_reward(theirs.curves)
     better = side(final_reward(ours.curves), other.high, "Nibbler's final reward")
     faster = ours.seconds_per_step < theirs.seconds_per_step
+    speeds = [f"{1 / m.seconds_per_step:,.0f}" for m in (ours, theirs)]
+    weights = [f"{m.weights_per_step:,.0f}" for m in (ours, theirs)]
     text = (
-        f"reward {reward_text(ours)} against {reward_text(theirs)}; "
-        f"{1 / ours.seconds_per_step:,.0f} against {1 / theirs.seconds_per_step:,.0f} steps/s"
+        f"reward {reward_text(ours)} against {reward_text(theirs)}; {' against '.join(speeds)} steps/s, "
+        f"as many seeds at once; {' against '.join(weights)} weights touched per step"
     )
     return better and faster, text
 
