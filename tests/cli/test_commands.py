@@ -104,6 +104,15 @@ def test_results_are_kept_in_another_folder(call: Call, tmp_path: Path) -> None:
     assert (tmp_path / "kept" / "report.html").exists()
 
 
+def test_what_was_found_about_the_paper_is_written_even_of_an_empty_folder(
+    call: Call, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    code, out, _ = call("report", "empty", "--markdown", "RESULTS.md")
+    assert (code, out) == (0, "wrote RESULTS.md\n")
+    assert "0 are confirmed" in (tmp_path / "RESULTS.md").read_text()
+
+
 def test_a_failing_run_is_named_and_fails_the_command(call: Call, tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(TINY.replace("hidden_units = 4", "hidden_units = 0"))
     code, _, err = call("study", "tiny.toml", "--results", "out", "--workers", "1", "--no-report")

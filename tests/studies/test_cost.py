@@ -71,10 +71,13 @@ def test_the_device_is_the_gpu_only_where_the_engine_uses_it() -> None:
 def test_plain_jax_is_interpolated_between_measured_sizes_and_unknown_outside(tmp_path: Path) -> None:
     path = tmp_path / "plain-jax.json"
     assert PlainJax.read(path) is None
-    rows = [{"boards": 2, "steps_per_second": 1000.0}, {"boards": 32, "steps_per_second": 62.5}]
+    rows = [
+        {"boards": n, "steps_per_second": s, "device": "H200"} for n, s in ((2, 900.0), (2, 1e3), (32, 62.5))
+    ]
     path.write_text(json.dumps({"rows": rows}))
     plain = PlainJax.read(path)
     assert plain is not None
+    assert plain.device == "H200"
     assert plain.seconds(2, 5_000) == pytest.approx(5.0)
     assert plain.seconds(8, 1_000) == pytest.approx(4.0)  # a quarter of the speed at four times the boards
     assert math.isnan(plain.seconds(64, 1_000))

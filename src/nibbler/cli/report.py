@@ -55,6 +55,8 @@ def report(
     if about_the_paper:
         write_findings(folder, markdown, readme)
         click.echo("wrote " + " and ".join(str(path) for path in (markdown, readme) if path is not None))
+        if not (folder / "runs").is_dir():
+            return  # nothing has been run, which is what the files say
     page = write_report(folder, studies or None, "paper" if about_the_paper else None)
     click.echo(f"report: {page}")
     if show:

@@ -47,8 +47,7 @@ def write_report(folder: str | Path, studies: Iterable[str] | None = None, size:
     results = ResultsFolder(root)
     found = results.studies() if size is None else _library_studies(results, size)
     if not found:
-        what = "study" if size is None else f"run of the {size} size"
-        raise ValueError(f"{root} holds no {what}; give the folder that `nibbler study run` wrote to")
+        raise ValueError(f"{root} holds no study; give the folder that `nibbler study run` wrote to")
     if studies is not None:
         wanted = list(studies)
         missing = sorted(set(wanted) - {study.name for study in found})

@@ -87,14 +87,22 @@ def _paragraphs(findings: Findings, folder: str) -> Iterator[str]:
     yield "## Cost\n"
     yield (
         "Runs side by side on a GPU share its seconds. Studies share runs, so the last row is less than the "
-        "sum. Plain JAX is what Nibbler's steps would take at the speed measured for a straightforward JAX "
-        "implementation, one run alone ([results/bench/plain-jax.json](results/bench/plain-jax.json)), "
-        "interpolated between the sizes measured.\n"
+        f"sum. {_plain_jax(findings)}\n"
     )
     yield markdown_table(cost_table(findings))
     yield "## Not run, or not finished\n"
     yield markdown_table(progress_table(findings))
     yield from _gaps(findings)
+
+
+def _plain_jax(findings: Findings) -> str:
+    if findings.plain_jax is None:
+        return "A plain JAX implementation has not been measured."
+    return (
+        "The last column is what Nibbler's steps would take, one run after the other, at the speed measured "
+        f"for a plain JAX implementation on {findings.plain_jax.device} (`nibbler bench plain-jax`), "
+        "interpolated between the sizes measured."
+    )
 
 
 def _figures(findings: Findings, folder: str) -> Iterator[str]:

@@ -100,14 +100,20 @@ class PlainJax:
     """Measured speed of a plain JAX implementation of Nibbler, by number of boards."""
 
     steps_per_second: Mapping[int, float]
+    device: str
 
     @classmethod
     def read(cls, path: Path) -> PlainJax | None:
-        """From a benchmark's file; None if it was not measured."""
-        data = read_json(path)
-        rows = data.get("rows", []) if isinstance(data, dict) else data
-        speeds = {int(row["boards"]): float(row["steps_per_second"]) for row in rows or []}
-        return cls(speeds) if speeds else None
+        """From a benchmark's file, the fastest of each size; None if it was not measured."""
+        data = read_json(path) or {}
+        rows = data["rows"] if isinstance(data, dict) and "rows" in data else data
+        if not rows:
+            return None
+        speeds: dict[int, float] = {}
+        for row in rows:
+            speeds[row["boards"]] = max(float(row["steps_per_second"]), speeds.get(row["boards"], 0.0))
+        devices = {str(row.get("device", "a device that its file does not name")) for row in rows}
+        return cls(speeds, ", ".join(sorted(devices)))
 
     def seconds(self, boards: int, steps: int) -> float:
         """Time for one run alone; between measured sizes by a straight line in logarithms, nan outside."""
