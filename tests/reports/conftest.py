@@ -125,6 +125,11 @@ def make_study() -> Callable[..., Study]:
 
 
 @pytest.fixture(scope="session")
+def leave_snapshots() -> Callable[[ResultsFolder, RunSpec], None]:
+    return write_snapshots
+
+
+@pytest.fixture(scope="session")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report page of a study on 2 and 4 boards."""
     return write_report(write_results(tmp_path_factory.mktemp("page"), small_study(boards=(2, 4))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from nibbler.studies.spec import RunSpec
 from nibbler.studies.store import ResultsFolder
 
 REPOSITORY = Path(__file__).parents[2]
+PICTURE = re.compile(r"!\[[^]]*\]\(([^)]*)\)")
 Choose = Callable[[RunSpec], float]
 
 
@@ -57,9 +59,12 @@ def small_part(spec: RunSpec) -> float:
 
 
 @pytest.fixture(scope="module")
-def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
+def findings(tmp_path_factory: pytest.TempPathFactory, leave_snapshots: Callable[..., None]) -> Findings:
     folder = tmp_path_factory.mktemp("repository") / "results" / "paper"
     leave(folder, "curves", small_part)
+    for spec in STUDIES["curves"].study("paper").runs:
+        if agent_name(spec) == "nibbler" and spec.environment["num_boards"] in (4, 8) and spec.seed == 1:
+            leave_snapshots(ResultsFolder(folder), spec)
     (folder / "remarks.toml").write_text('linear-growth = """Ours is\\n  linear."""\n')
     return read_findings(folder)
 
@@ -141,6 +146,7 @@ def test_a_remark_on_no_claim_is_refused(findings: Findings, tmp_path: Path) -> 
 def test_the_readme_says_what_was_found(findings: Findings) -> None:
     blocks = readme_blocks(findings, findings.folder.parents[1])
     assert "(results/paper/figures/scaling-paper-scaling.png)" in blocks["figures"]
+    assert "(results/paper/figures/curves-paper-discovery-8.png)" in blocks["figures"]
     assert (
         "From 2 to 8 boards the steps that Nibbler needs grow as boards^1.00 (1.00 to 1.00)"
         in blocks["found"]
@@ -156,10 +162,10 @@ def test_an_empty_folder_has_nothing_to_show_and_says_so(tmp_path: Path) -> None
 
 def test_figures_that_the_text_shows_are_drawn(findings: Findings, text: str) -> None:
     page = write_report(findings.folder, size="paper")
-    shown = [part.split(")")[0] for part in text.split("](")[1:] if part.split(")")[0].endswith(".png")]
-    blocks = readme_blocks(findings, findings.folder.parents[1])
-    shown += [part.split(")")[0] for part in blocks["figures"].split("](")[1:]]
-    assert len(shown) >= 3
+    shown = PICTURE.findall(text) + PICTURE.findall(
+        readme_blocks(findings, findings.folder.parents[1])["figures"]
+    )
+    assert len(shown) >= 5
     for path in shown:
         assert (findings.folder.parents[1] / path).exists()
     assert "Not run: Q-learning on" in page.read_text()
@@ -195,3 +201,9 @@ def test_readme_and_results_are_what_the_command_writes_from_the_results_in_the_
     assert results_text(found, REPOSITORY) == (REPOSITORY / "RESULTS.md").read_text(encoding="utf-8")
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     assert fill_blocks(readme, readme_blocks(found, REPOSITORY)) == readme
+
+
+def test_the_pictures_of_readme_and_results_are_in_the_repository() -> None:
+    for name in ("README.md", "RESULTS.md"):
+        for picture in PICTURE.findall((REPOSITORY / name).read_text(encoding="utf-8")):
+            assert (REPOSITORY / picture).exists(), picture

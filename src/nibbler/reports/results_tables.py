@@ -157,7 +157,7 @@ def _cost_row(name: str, costs: Sequence[RunCost], planned: int, plain_jax: Plai
     ours = [c for c in costs if c.spec.agent.get("name") == "nibbler"]
     return [
         name,
-        "; ".join(_places(costs)),
+        "; ".join(_places(costs)) or "unfinished, so not told",
         finished,
         format_quantity(steps),
         format_duration(seconds),
