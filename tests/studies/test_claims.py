@@ -348,6 +348,10 @@ def test_a_reading_that_ends_higher_than_ours_is_told() -> None:
     for final, verdict in ((0.05, "confirmed"), (0.03, "confirmed"), (0.06, "not confirmed")):
         other = measured("hidden biases", 32, 10, final)
         assert status(sweep_checks.no_reading_is_better, *ours, other) == verdict
+    short = [measured(agent, 32, None, bins=20) for agent in ("nibbler", "hidden biases")]
+    found = judged(sweep_checks.no_reading_is_better, *short)
+    assert found.status == "not enough data"
+    assert found.text.endswith("(Nibbler on 32 boards: not reached in 20.0M steps, too few to count)")
 
 
 def test_beyond_the_paper_a_doubling_must_not_cost_much_more_than_twice() -> None:

@@ -43,7 +43,7 @@ def print_verdicts(verdicts: list[Verdict]) -> None:
     for verdict in verdicts:
         click.secho(f"{verdict.status:>16}", fg=_COLOURS[verdict.status], bold=True, nl=False)
         click.echo(f"  {verdict.claim.text}")
-        click.echo(f"{'':>16}  {verdict.text} (paper: {verdict.claim.source})")
+        click.echo(f"{'':>16}  {verdict.text} ({verdict.claim.where})")
 
 
 def sparkline(values: NDArray[np.float64], width: int = 60) -> str:

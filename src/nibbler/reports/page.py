@@ -116,7 +116,7 @@ def _claims(verdicts: Sequence[Verdict]) -> Markup:
                 "div",
                 v.claim.text,
                 element("br"),
-                element("span", f"{v.text}. (Paper: {v.claim.source})", class_="quiet"),
+                element("span", f"{v.text} ({v.claim.where}).", class_="quiet"),
             ),
         )
         for v in verdicts

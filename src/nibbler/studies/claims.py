@@ -22,6 +22,11 @@ class Claim:
     source: str  # where in the paper; "ours" where the question is ours
     check: Callable[[Evidence], tuple[bool, str]]
 
+    @property
+    def where(self) -> str:
+        """Its source with the paper's name, unless it is ours."""
+        return self.source if self.source.startswith("ours") else f"paper, {self.source}"
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -34,8 +39,11 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """The numbers, and what was missing where they rest on part of the runs."""
-        return f"{self.numbers}. Judged on part of the runs ({self.part})" if self.part else self.numbers
+        """The numbers or what they lack, and which runs were missing or only partly there."""
+        if not self.part:
+            return self.numbers
+        judged = "" if self.status == "not enough data" else ". Judged on part of the runs"
+        return f"{self.numbers}{judged} ({self.part})"
 
 
 def judge(claim: Claim, results: StudyResults) -> Verdict:
@@ -46,7 +54,7 @@ def judge(claim: Claim, results: StudyResults) -> Verdict:
     try:
         holds, numbers = claim.check(evidence)
     except NotEnoughDataError as missing:
-        return Verdict(claim, "not enough data", str(missing))
+        return Verdict(claim, "not enough data", str(missing), evidence.part)
     return Verdict(claim, "confirmed" if holds else "not confirmed", numbers, evidence.part)
 
 

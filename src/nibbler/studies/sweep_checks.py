@@ -221,24 +221,24 @@ def literal_reading_learns(e: Evidence, literal: str = "all as written") -> tupl
     found = e.usable(literal)
     outcome = e.decided(found)
     if not outcome:
-        raise NotEnoughDataError("the text as written has not been run to the end with two seeds")
+        raise NotEnoughDataError("the text as written has not been run long enough with two seeds")
     text = ", ".join(f"{n}: {reward_text(found[n])}" for n in outcome)
     return all(outcome.values()), f"final reward by boards: {text}"
 
 
 def no_reading_is_better(e: Evidence) -> tuple[bool, str]:
     better, texts = [], []
-    for n, default in e.usable("nibbler").items():
+    found = e.usable("nibbler")
+    for n in e.decided(found):
+        default = found[n]
         others = [m for a in e.results.agents if a != "nibbler" and (m := e.offered(a, n)) is not None]
         if others:
             best = max(others, key=lambda m: final_reward(m.curves).value)
             better.append(final_reward(best.curves).low > final_reward(default.curves).high)
             name = agent_label(best.setting.agent)
-            texts.append(
-                f"{n} boards: default {reward_text(default)}, best other {reward_text(best)} ({name})"
-            )
+            texts.append(f"{n} boards: default {reward_text(default)}, {name} {reward_text(best)}")
     if not texts:
-        raise NotEnoughDataError("needs the default and another reading")
+        raise NotEnoughDataError("needs the default, run long enough, and another reading")
     return not any(better), f"final reward, and the best of the others, on {'; '.join(texts)}"
 
 
