@@ -22,6 +22,7 @@ from nibbler.studies.paper_runs import (
     LAPTOP_STEPS,
     LAPTOP_STEPS_OF_FLAT_NETWORKS,
     PAPER_STEPS,
+    RAINBOW_STEPS,
     SIZES,
     SMOKE_STEPS,
     STEPS,
@@ -93,6 +94,10 @@ def curves(size: str) -> list[RunSpec]:
             steps = None
             if size == "laptop" and agent in ("q-learning", "qv-learning"):
                 steps = LAPTOP_STEPS_OF_FLAT_NETWORKS.get(n)
+            if agent == "rainbow":
+                if n not in RAINBOW_STEPS:
+                    continue
+                steps = RAINBOW_STEPS[n]
             specs += runs(size, n, {"name": agent}, seeds_for(size, agent), steps)
     return specs
 

@@ -22,11 +22,12 @@ PAPER_STEPS = {
     2: 5_000_000,
     4: 12_000_000,
     8: 24_000_000,
-    16: 24_000_000,
+    16: 20_000_000,
     32: 40_000_000,
-    64: 60_000_000,
+    64: 50_000_000,
     128: 100_000_000,
 }
+RAINBOW_STEPS = {2: 1_000_000, 4: 1_000_000, 8: 1_500_000, 16: 1_500_000}  # as far as a GPU's time went
 BEYOND_STEPS = {256: 200_000_000, 512: 400_000_000}
 LAPTOP_STEPS = {2: 3_000_000, 4: 8_000_000, 8: 16_000_000}
 LAPTOP_STEPS_OF_FLAT_NETWORKS = {8: 24_000_000}  # Q and QV cross late there, and are cheap
@@ -61,6 +62,8 @@ def runs(
     size: str, boards: int, agent: Mapping[str, Any], seeds: int, steps: int | None = None, **settings: Any
 ) -> list[RunSpec]:
     """The runs of one setting, one per seed."""
+    if size == "paper" and boards == 32 and agent == {"name": "nibbler"} and steps is None and not settings:
+        return nibbler_on_32()
     engine = "jax" if agent["name"] == "rainbow" else ENGINE[size]
     return [
         RunSpec(
@@ -72,6 +75,14 @@ def runs(
             BINS[size],
         )
         for seed in range(seeds)
+    ]
+
+
+def nibbler_on_32() -> list[RunSpec]:
+    """Nibbler on 32 boards was run first, on its own: four seeds, one permutation, bins of 50k steps."""
+    return [
+        RunSpec(environment(32, 0), {"name": "nibbler"}, PAPER_STEPS[32], seed, "cuda", 50_000)
+        for seed in range(4)
     ]
 
 

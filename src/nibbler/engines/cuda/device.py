@@ -84,21 +84,20 @@ def compile_kernel(name: str, macros: tuple[tuple[str, int], ...]) -> Kernel:
     cupy = require_gpu()
     options = ("--std=c++17", "--ftz=true", *(f"-D{key}={value}" for key, value in macros))
     module = cupy.RawModule(code=source_of(name), options=options, backend="nvrtc")
-    sizes = cupy.zeros(5, dtype=np.int32)
+    sizes = cupy.zeros(6, dtype=np.int32)
     module.get_function("sizes")((1,), (1,), (sizes,))
-    fixed, row, state, scalars, threads = (int(value) for value in sizes.get())
+    fixed, row, instead, state, scalars, threads = (int(value) for value in sizes.get())
     plan = dict(macros)
     on_chip = device_attribute("MaxSharedMemoryPerMultiprocessor")
     limit = min(
         device_attribute("MaxSharedMemoryPerBlockOptin"),
         on_chip // plan["BLOCKS_PER_SM"] - RESERVED_PER_BLOCK,
     )
-    if fixed + row > limit:
-        raise SharedMemoryError(
-            f"{name} needs {fixed + row} bytes of shared memory per block; there are {limit}"
-        )
+    least = fixed + max(row, instead)
+    if least > limit:
+        raise SharedMemoryError(f"{name} needs {least} bytes of shared memory per block; there are {limit}")
     pool_rows = min(plan["MAX_POOL_ROWS"], (limit - fixed) // row - 1)  # and one row of zeros
-    shared = fixed + (pool_rows + 1) * row
+    shared = fixed + max((pool_rows + 1) * row, instead)
     function = module.get_function(name)
     function.max_dynamic_shared_size_bytes = shared
     # No more shared memory than the blocks need: the rest of the chip's memory is L1.

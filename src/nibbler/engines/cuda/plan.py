@@ -22,6 +22,7 @@ class NibblerPlan:
     blocks_per_sm: int = 1  # what the compiler must leave registers for
     support_shared: int = 1  # support weights on chip
     discovery_shared: int = 1  # discovery weights on chip
+    discovery_apart: int = 0  # in a block of their own
 
     def macros(
         self, config: NibblerConfig, num_features: int, num_actions: int, num_boards: int, slots: int
@@ -38,7 +39,7 @@ class NibblerPlan:
             "HIDDEN_BIAS": int(config.hidden_bias),
             "UNITS": hidden // (32 * self.question_warps),
             "UNIT_BLOCKS": 1,
-            "BLOCKS": -(-config.num_questions // self.questions_per_block),
+            "BLOCKS": -(-config.num_questions // self.questions_per_block) + self.discovery_apart,
             "LINEAR_MOMENTUM": int(config.linear_momentum > 0),
             "SWAPPED_RANDOM": int(config.swapped_input == "random"),
             "CHANGED_RANDOM": int(config.changed_question == "random"),
@@ -106,10 +107,10 @@ def plan_nibbler(config: NibblerConfig, num_boards: int) -> NibblerPlan:
     if questions <= 64:
         return NibblerPlan(2, 4, 4, 1)
     if questions <= 256:
-        return NibblerPlan(2, 4, 7, 1)
+        return NibblerPlan(2, 4, 7, 1, discovery_apart=int(questions > 128))
     # More features than fit on chip beside so many questions: their linear weights stay in global memory.
     per_block = -(-questions // 128)
-    return NibblerPlan(per_block, 2, 8, 4, batch=2, support_shared=0, discovery_shared=0)
+    return NibblerPlan(per_block, 2, 8, 4, batch=2, support_shared=0, discovery_apart=1)
 
 
 def plan_network(config: ValueNetworkConfig, num_boards: int) -> NetworkPlan:

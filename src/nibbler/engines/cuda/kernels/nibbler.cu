@@ -3,10 +3,11 @@
 constexpr int SHARED_BYTES = round_up(sizeof(Shared), 16);
 
 // What the host must agree with: bytes of shared memory without the pools of rows, and of one row in all of a block's
-// pools; bytes of the table of arrays, of a run's scalars; threads of a block.
+// pools, of what else may lie there; bytes of the table of arrays, of a run's scalars; threads of a block.
 extern "C" __global__ void sizes(int* out) {
   out[0] = SHARED_BYTES, out[1] = QUESTIONS_PER_BLOCK * (int)ROW_BYTES;
-  out[2] = (int)sizeof(State), out[3] = (int)sizeof(Scalars), out[4] = THREADS;
+  out[2] = DISCOVERY_APART ? (int)sizeof(DiscoveryShared) : 0;
+  out[3] = (int)sizeof(State), out[4] = (int)sizeof(Scalars), out[5] = THREADS;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
@@ -20,13 +21,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
   const Environment env = environments[scalars.environment];
   load_decay(shared.decay, state.decay + (size_t)run * (DECAY_LOW + DECAY_HIGH), threadIdx.x, THREADS);
   __syncthreads();
+  char* const beyond = reinterpret_cast<char*>(memory + SHARED_BYTES);  // the pools of rows
   const int warp = threadIdx.x / 32;
   if (warp < ALL_QUESTION_WARPS) {
-    question_warps(shared, reinterpret_cast<char*>(memory + SHARED_BYTES), pool_rows, state, scalars, run, part,
-                   num_bins * bin_size);
+    question_warps(shared, beyond, pool_rows, state, scalars, run, part, num_bins * bin_size);
   } else if (warp < ALL_QUESTION_WARPS + MAIN_WARPS) {
     main_warps(shared, state, env, scalars, run, part, all_scalars + run, mail, bins, num_bins, bin_size);
   } else {
-    discovery_warps(shared, state, scalars, run, part, num_bins * bin_size);
+    discovery_warps(shared, beyond, state, scalars, run, part, num_bins * bin_size);
   }
 }

@@ -1,8 +1,8 @@
 // The discovery warps: select_cumulants (Algorithm 5).
 
-__device__ void discovery_warps(Shared& shared, const State& state, const Scalars& scalars, int run, int part,
-                                u32 num_steps) {
-  if (part != 0) {
+__device__ void discovery_warps(Shared& shared, char* apart, const State& state, const Scalars& scalars, int run,
+                                int part, u32 num_steps) {
+  if (part != DISCOVERY_PART) {
     group_sync<THREADS>(0);
     for (u32 i = 0; i < num_steps; ++i) {
       group_sync<THREADS>(0);
@@ -10,7 +10,11 @@ __device__ void discovery_warps(Shared& shared, const State& state, const Scalar
     }
     return;
   }
+#if DISCOVERY_APART
+  DiscoveryShared& s = *reinterpret_cast<DiscoveryShared*>(apart);
+#else
   DiscoveryShared& s = shared.discovery;
+#endif
   const int rank = threadIdx.x - 32 * (ALL_QUESTION_WARPS + MAIN_WARPS), lane = rank % 32;
   float* global_weights = state.discovery + (size_t)run * FEATURES_PADDED;
   float* global_momentum = LINEAR_MOMENTUM ? state.discovery_momentum + (size_t)run * FEATURES_PADDED : nullptr;

@@ -5,7 +5,8 @@
 //     units of it (their v heads in registers) and is the only one that ever touches their weights;
 //   MAIN_WARPS warps that keep the clock: the meeting of the blocks, the choice of the action, and meanwhile the
 //     first of them has the base features of the main learner, the others (if any) the environment;
-//   DISCOVERY_WARPS warps that select the cumulants (they work in part 0 only).
+//   DISCOVERY_WARPS warps that select the cumulants (they work in one block only: in part 0, or, with DISCOVERY_APART,
+//     in one block more, which has no questions, so that the questions have the room of the discovery weights).
 //
 // ONE STEP, given x_t, a_t and x_{t+1} in shared memory:
 //   forward   questions: hidden units of x_{t+1} (those of x_t are known), all dot products.
@@ -34,6 +35,7 @@ static_assert(QUESTION_BARRIER + QUESTIONS_PER_BLOCK <= ALL_QUESTIONS_BARRIER, "
 constexpr int ROWS = INPUTS + HIDDEN_BIAS;
 constexpr int CHUNKS = divide_up(SLOTS, QUESTION_THREADS);  // slots per thread of a question
 constexpr int DISCOVERY_CHUNKS = divide_up(SLOTS, DISCOVERY_THREADS);
+constexpr int DISCOVERY_PART = DISCOVERY_APART ? BLOCKS - 1 : 0;
 constexpr int DRAWS_PER_ROW = divide_up(HIDDEN_USED, 4);
 constexpr int OWN_FEATURES = divide_up(FEATURES, BLOCKS);  // base features per block
 constexpr int HEADS = 1 + ACTIONS;                         // of the main learner over base features: v, q_a
@@ -46,7 +48,7 @@ enum { MAIN_V_T, MAIN_Q_T, MAIN_V_NEXT, MAIN_Q_NEXT };  // + action
 constexpr int NUM_MAIN = MAIN_Q_NEXT + ACTIONS;
 constexpr int NUM_SUMS = power_of_two_from(MAIN_SUMS + NUM_MAIN);
 constexpr int LANES_PER_LETTER = 32 / power_of_two_from(NUM_MAIN);
-constexpr int LETTERS = NUM_MAIN + 1;  // what a block posts: its main sums, and part 0 the change of a cumulant
+constexpr int LETTERS = NUM_MAIN + 1;  // what a block posts: its main sums, and DISCOVERY_PART the change of a cumulant
 
 #if INPUTS < 255
 typedef u8 Place;  // of a feature among a question's inputs
@@ -123,8 +125,10 @@ struct DiscoveryShared {
 
 struct Shared {
   QuestionShared questions[QUESTIONS_PER_BLOCK];
+#if !DISCOVERY_APART
   DiscoveryShared discovery;
-  alignas(16) float sums[ALL_QUESTION_WARPS][NUM_SUMS];
+#endif
+  alignas(16) float sums[2][ALL_QUESTION_WARPS][NUM_SUMS];  // of even and odd steps
   float base_sums[NUM_MAIN];
   double rewards[MAIN_WARPS];  // parts of R_{t+1}
   u32 letters[LETTERS * BLOCKS];

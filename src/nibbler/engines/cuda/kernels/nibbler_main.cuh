@@ -182,11 +182,11 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
     const u32 tag = step + 1u;
     u64* box = mail + (size_t)((run * 2 + (i & 1)) * LETTERS) * BLOCKS;
     if (rank < LETTERS) {
-      u32 letter = part == 0 ? shared.cumulant_change[i & 1] : 0u;
+      u32 letter = part == DISCOVERY_PART ? shared.cumulant_change[i & 1] : 0u;
       if (rank < NUM_MAIN) {
         float sum = shared.base_sums[rank];
 #pragma unroll
-        for (int w = 0; w < ALL_QUESTION_WARPS; ++w) sum += shared.sums[w][MAIN_SUMS + rank];
+        for (int w = 0; w < ALL_QUESTION_WARPS; ++w) sum += shared.sums[i & 1][w][MAIN_SUMS + rank];
         letter = __float_as_uint(sum);
       }
       if (BLOCKS == 1) {
@@ -206,7 +206,7 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
     float totals[NUM_MAIN];
 #pragma unroll
     for (int k = 0; k < NUM_MAIN; ++k) totals[k] = __shfl_sync(EVERY_LANE, my_total, k * LANES_PER_LETTER);
-    const u32 cumulant_change = shared.letters[NUM_MAIN * BLOCKS];
+    const u32 cumulant_change = shared.letters[NUM_MAIN * BLOCKS + DISCOVERY_PART];
     const float target = (float)reward + scalars.gamma * totals[MAIN_V_NEXT];
     const float error_v = target - totals[MAIN_V_T], error_q = target - totals[MAIN_Q_T];
     int next_action = 0;

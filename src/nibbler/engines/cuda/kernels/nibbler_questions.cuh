@@ -86,7 +86,7 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
   const int question = part * QUESTIONS_PER_BLOCK + local;
   if (question >= QUESTIONS) {  // the last block may have room for more questions than are left
     const int lane = threadIdx.x % 32;
-    if (lane < NUM_SUMS) shared.sums[threadIdx.x / 32][lane] = 0.0f;
+    if (lane < NUM_SUMS) shared.sums[0][threadIdx.x / 32][lane] = shared.sums[1][threadIdx.x / 32][lane] = 0.0f;
     group_sync<THREADS>(0);
     for (u32 i = 0; i < num_steps; ++i) {
       group_sync<THREADS>(0);
@@ -201,7 +201,7 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
     for (int a = 0; a < ACTIONS; ++a)
       sums[MAIN_SUMS + MAIN_Q_NEXT + a] = dot_units(load_units(&s.main_q[a][first_unit]), phi_next);
     warp_sums(sums, lane);
-    if (writes_sum<NUM_SUMS>(lane)) shared.sums[warp_in_block][owned_sum<NUM_SUMS>(lane)] = sums[0];
+    if (writes_sum<NUM_SUMS>(lane)) shared.sums[i & 1][warp_in_block][owned_sum<NUM_SUMS>(lane)] = sums[0];
     group_sync<THREADS>(0);  // barrier 1
 
     // Algorithm 3: update_answers
@@ -210,7 +210,7 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
     for (int k = 0; k < MAIN_SUMS; ++k) {
       total[k] = 0.0f;
 #pragma unroll
-      for (int w = 0; w < QUESTION_WARPS; ++w) total[k] += shared.sums[first_warp + w][k];
+      for (int w = 0; w < QUESTION_WARPS; ++w) total[k] += shared.sums[i & 1][first_warp + w][k];
     }
     const float target = total[CUMULANT_NEXT] + scalars.gamma * total[ANSWER_V_NEXT];
     const float error_v = target - total[ANSWER_V_T], error_q = target - total[ANSWER_Q_T];

@@ -54,11 +54,11 @@ struct Shared {
 
 constexpr int SHARED_BYTES = round_up(sizeof(Shared), 16);
 
-// What the host must agree with: bytes of shared memory without the pool of rows, and of one row in it; bytes of the
-// table of arrays, of a run's scalars; threads of a block.
+// What the host must agree with: bytes of shared memory without the pool of rows, of one row in it, of what else may
+// lie there; bytes of the table of arrays, of a run's scalars; threads of a block.
 extern "C" __global__ void sizes(int* out) {
-  out[0] = SHARED_BYTES, out[1] = (int)ROW_BYTES;
-  out[2] = (int)sizeof(State), out[3] = (int)sizeof(Scalars), out[4] = THREADS;
+  out[0] = SHARED_BYTES, out[1] = (int)ROW_BYTES, out[2] = 0;
+  out[3] = (int)sizeof(State), out[4] = (int)sizeof(Scalars), out[5] = THREADS;
 }
 
 // Enter the active features of x_t or x_{t+1}; every input has a row of its own. By all threads of the block.
