@@ -143,7 +143,9 @@ def test_summary_and_growth_tables_carry_what_was_not_reached(
     assert growth["Nibbler"][2] == "2, 4, 8"
 
 
-@pytest.mark.parametrize("seconds, text", [(8.25, "8.2 s"), (90, "1.5 min"), (7200, "2.0 h")])
+@pytest.mark.parametrize(
+    "seconds, text", [(8.25, "8.2 s"), (90, "1.5 min"), (7200, "2.0 h"), (259_200, "3.0 days")]
+)
 def test_durations_are_for_people(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
 

@@ -38,12 +38,12 @@ def _found(findings: Findings) -> str:
     if len(law.fitted) > 2:
         grows = f"boards^{format_estimate(law.exponent, 2)}"
         others = [
-            f"{agent_label(agent)}'s as boards^{format_estimate(other.exponent, 2)}"
+            f"{agent_label(agent)}'s as boards^{format_estimate(other.exponent, 2)} up to {other.fitted[-1]}"
             for agent in COMPARED
             if len((other := results.power_law(agent)).fitted) > 2
         ]
         text = f"From {law.fitted[0]} to {law.fitted[-1]} boards the steps that Nibbler needs grow as {grows}"
-        sentences.append(text + (f", {' and '.join(others)}" if others else "") + ".")
+        sentences.append(", ".join([text, *others]) + ".")
     if ends := _ends(findings):
         sentences.append(ends)
     sentences.append(f"{count_verdicts(findings)} [RESULTS.md](RESULTS.md) has them all, and what it cost.")

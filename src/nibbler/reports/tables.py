@@ -119,9 +119,11 @@ def _value(value: object) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Seconds for people: 8.2 s, 3.5 min, 2.1 h."""
+    """Seconds for people: 8.2 s, 3.5 min, 2.1 h, 4.2 days."""
     if not math.isfinite(seconds):
         return NOTHING
+    if seconds >= 3 * 86400:
+        return f"{seconds / 86400:.1f} days"
     for unit, size in (("h", 3600.0), ("min", 60.0)):
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"
