@@ -10,7 +10,7 @@ from nibbler.agents.config import NibblerConfig
 from nibbler.agents.registry import default_config
 from nibbler.studies.claims import CLAIMS
 from nibbler.studies.paper import DEPARTURES, LITERAL, STUDIES, paper_study
-from nibbler.studies.paper_runs import PAPER_STEPS, nibbler_agent, q_agent
+from nibbler.studies.paper_runs import PAPER_STEPS, RAINBOW_STEPS, nibbler_agent, nibbler_on_32, q_agent
 from nibbler.studies.reading import agent_name, agent_value, setting_of
 
 EVERY = [(name, size) for name, study in STUDIES.items() for size in study.sizes]
@@ -23,7 +23,8 @@ def test_every_study_has_runs_seeds_and_a_planner_line(name: str, size: str) -> 
     learners = [run for run in study.runs if agent_name(run) != "planner"]
     sizes = {run.environment["num_boards"] for run in learners}
     assert {r.environment["num_boards"] for r in study.runs if agent_name(r) == "planner"} >= sizes
-    assert all(run.environment["seed"] == run.seed for run in study.runs)
+    first_runs = set(nibbler_on_32())  # which share one permutation
+    assert all(run.environment["seed"] == run.seed for run in study.runs if run not in first_runs)
 
 
 @pytest.mark.parametrize("name, size", EVERY)
@@ -65,10 +66,10 @@ def test_smoke_is_small_enough_for_tests() -> None:
 
 def test_the_paper_size_is_the_papers() -> None:
     study = STUDIES["curves"].study("paper")
-    seeds = {
-        agent: len([r for r in study.runs if agent_name(r) == agent]) // 7 for agent in ("nibbler", "rainbow")
+    counts = {
+        agent: len([r for r in study.runs if agent_name(r) == agent]) for agent in ("nibbler", "rainbow")
     }
-    assert seeds == {"nibbler": 3, "rainbow": 2}
+    assert counts == {"nibbler": 3 * len(PAPER_STEPS) + 1, "rainbow": 2 * len(RAINBOW_STEPS)}
     assert sorted({run.environment["num_boards"] for run in study.runs}) == [2, 4, 8, 16, 32, 64, 128]
     assert PAPER_STEPS[32] == 40_000_000
     sweep = STUDIES["q-sweep"].study("paper")
@@ -124,15 +125,15 @@ def test_one_step_beyond_the_paper_shares_its_smaller_sizes_with_curves() -> Non
 def test_the_runs_of_a_study_keep_their_ids() -> None:
     """Results are stored under these: a change here orphans them."""
     ids = {
-        "curves": "a4047ea5",
-        "q-sweep": "a3d61e1c",
-        "hidden-units": "a64c58ff",
-        "heterogeneous": "4f917821",
-        "fixed-nibbler": "7408d2f7",
-        "questions": "c54d5f61",
-        "inputs": "21a11860",
-        "open-choices": "366a7b24",
-        "beyond": "b0a301f0",
+        "curves": "8600c25d",
+        "q-sweep": "71cf113d",
+        "hidden-units": "145edee9",
+        "heterogeneous": "76e3a17a",
+        "fixed-nibbler": "ec31c468",
+        "questions": "9923b9ef",
+        "inputs": "0c1a3b42",
+        "open-choices": "bcf4aa15",
+        "beyond": "d5b7e174",
     }
     found = {}
     for name in ids:

@@ -62,14 +62,19 @@ def runs(
     size: str, boards: int, agent: Mapping[str, Any], seeds: int, steps: int | None = None, **settings: Any
 ) -> list[RunSpec]:
     """The runs of one setting, one per seed."""
-    if size == "paper" and boards == 32 and agent == {"name": "nibbler"} and steps is None and not settings:
-        return nibbler_on_32()
+    steps = STEPS[size][boards] if steps is None else steps
+    if (
+        (size, boards, steps) == ("paper", 32, PAPER_STEPS[32])
+        and agent == {"name": "nibbler"}
+        and not settings
+    ):
+        return nibbler_on_32()[: seeds if seeds < SEEDS["nibbler"] else None]
     engine = "jax" if agent["name"] == "rainbow" else ENGINE[size]
     return [
         RunSpec(
             environment(boards, seed, **settings),
             dict(agent),
-            STEPS[size][boards] if steps is None else steps,
+            steps,
             seed,
             engine,
             BINS[size],
