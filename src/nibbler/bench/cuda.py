@@ -2,7 +2,8 @@
 
 Run by `nibbler bench cuda`, or as `python -m nibbler.bench.cuda`. Times are the GPU's own, between two
 events around some thousand steps, after compilation; each number is the median of some repeats. Nibbler is
-measured twice: early, while selections still churn, and after `SETTLE` steps.
+measured twice: early, while selections still churn, and settled, with the selections that a run ends with
+(they are put there, since reaching them takes millions of steps; `nibbler.bench.cpu` says how).
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from nibbler.agents.config import AgentConfig, NibblerConfig, QLearningConfig, QVLearningConfig
+from nibbler.bench.cpu import placed_state
 from nibbler.bench.record import write_record
 from nibbler.envs.multi_catch import multi_catch
 
-BOARDS = (2, 8, 32, 128, 512)
-SETTLE = {2: 400_000, 8: 400_000, 32: 400_000, 128: 200_000}  # steps before the second measurement
-SWEEP = (32, 128)  # boards and runs of the sweep of Q-learning
-EARLY = 2_000
+BOARDS = (2, 8, 32, 64, 128, 256, 512)
+SWEEP = (32, 128)  # boards and runs of the sweep of Q-learning; large networks take what works side by side
+EARLY = 2_000  # steps before a measurement
 
 Row = dict[str, Any]
 
@@ -46,15 +47,15 @@ def run(
     def add(row: Row) -> None:
         rows.append(row)
         echo(table([row])[-1])
+        if output is not None:  # after every row, so that nothing is lost
+            write_record("cuda", rows, output, device=device_name(), repeats=repeats)
 
     for count in boards:
         for row in _nibbler(count, repeats):
             add(row)
-    if SWEEP[0] in boards:
-        for config in (QLearningConfig(), QVLearningConfig(), QLearningConfig(hidden_units=4096)):
-            add(_network(config, *SWEEP, repeats))
-    if output is not None:
-        write_record("cuda", rows, output, device=device_name(), repeats=repeats)
+        if count == SWEEP[0]:
+            for config in (QLearningConfig(), QVLearningConfig(), QLearningConfig(hidden_units=4096)):
+                add(_network(config, *SWEEP, repeats))
     return rows
 
 
@@ -79,9 +80,8 @@ def _nibbler(boards: int, repeats: int) -> Iterable[Row]:
 
     env, config = multi_catch(boards), NibblerConfig.for_boards(boards)
     alone = cuda.open_packed_runs([(env, config, 0)])
-    states = {"early": _advanced(alone, EARLY)}
-    if boards in SETTLE:
-        states[f"after {SETTLE[boards]:,} steps"] = _advanced(alone, SETTLE[boards])
+    start = alone.state(0)
+    states = {"early": _advanced(alone, start), "settled": _advanced(alone, placed_state(env, config, start))}
     sizes = [alone]
     if alone.runs_side_by_side > 1:
         problems = [(env, config, seed) for seed in range(alone.runs_side_by_side)]
@@ -98,16 +98,18 @@ def _network(config: AgentConfig, boards: int, runs: int, repeats: int) -> Row:
     from nibbler.engines import cuda
 
     env = multi_catch(boards)
-    packed = cuda.open_packed_runs([(env, config, seed) for seed in range(runs)])
-    _advanced(packed, EARLY)
-    return _row(packed, config, boards, "early", repeats)
+    together = min(runs, cuda.open_packed_runs([(env, config, 0)]).runs_side_by_side)
+    packed = cuda.open_packed_runs([(env, config, seed) for seed in range(together)])
+    packed.advance_bins(EARLY // 500, 500)
+    return _row(packed, config, boards, "", repeats)
 
 
-def _advanced(packed: Any, step: int) -> dict[str, np.ndarray]:
-    """The first run's state once it has done that many steps."""
-    packed.advance_bins(max(1, (step - packed.step(0)) // 500), 500)
-    state: dict[str, np.ndarray] = packed.state(0)
-    return state
+def _advanced(packed: Any, state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What becomes of a state of the first run in some steps."""
+    packed.restore(0, state)
+    packed.advance_bins(EARLY // 500, 500)
+    advanced: dict[str, np.ndarray] = packed.state(0)
+    return advanced
 
 
 def _row(packed: Any, config: AgentConfig, boards: int, phase: str, repeats: int) -> Row:
