@@ -95,6 +95,9 @@ def test_all_agents_learn_small_problems() -> None:
         status(checks.all_learn_small_problems, *good[:-1], measured("rainbow", 8, None)) == "not confirmed"
     )
     assert status(checks.all_learn_small_problems, *good[1:]) == "not enough data"
+    early = judged(checks.all_learn_small_problems, *good[:-1], measured("rainbow", 8, None, bins=2))
+    assert early.status == "confirmed"
+    assert early.part == "Rainbow on 8 boards: not reached in 2.00M steps, too few to count"
     part = judged(checks.all_learn_small_problems, *good[:-1])
     assert part.status == "confirmed"
     assert part.part == "Rainbow on 8 boards: not run"
@@ -141,6 +144,9 @@ def test_nibbler_outperforms_on_the_largest_problem_that_both_ran() -> None:
     assert status(checks.nibbler_outperforms, *ours, measured("q-learning", 64, None)) == "confirmed"
     better = measured("q-learning", 64, 10, final=0.06)
     assert status(checks.nibbler_outperforms, *ours, better) == "not confirmed"
+    short = judged(checks.nibbler_outperforms, *ours, measured("rainbow", 16, None, bins=2))
+    assert short.status == "not enough data"
+    assert "Rainbow on 16 boards: 2.00M steps, too few to compare" in short.text
     same = measured("q-learning", 64, 10)
     assert status(checks.nibbler_outperforms, *ours, same) == "not enough data"
     assert status(checks.nibbler_outperforms, *ours, measured("q-learning", 8, None)) == "not enough data"
@@ -150,6 +156,9 @@ def test_rainbow_ends_highest_on_small_problems() -> None:
     others = [measured(a, 2, 10) for a in ("nibbler", "q-learning", "qv-learning")]
     for final, verdict in ((0.06, "confirmed"), (0.04, "not confirmed"), (0.05, "not enough data")):
         assert status(checks.rainbow_ends_highest, *others, measured("rainbow", 2, 10, final)) == verdict
+    for final, verdict in ((0.06, "confirmed"), (0.04, "not enough data")):  # a short run may still rise
+        short = measured("rainbow", 2, 0, final, bins=1)
+        assert status(checks.rainbow_ends_highest, *others, short) == verdict
 
 
 def test_the_doubling_ratio_is_judged_at_every_size() -> None:

@@ -6,7 +6,7 @@ A check returns whether a claim holds and the numbers, or says what is missing (
 from __future__ import annotations
 
 from nibbler.studies.evidence import Evidence, NotEnoughDataError, reward_text, side
-from nibbler.studies.metrics import CurveSet, Estimate, final_reward, format_estimate
+from nibbler.studies.metrics import CurveSet, Estimate, final_reward, format_estimate, format_quantity
 from nibbler.studies.results import Measured, agent_label
 
 LINEAR_RANGE = (0.75, 1.25)  # exponents that we call "nearly linear"
@@ -18,8 +18,11 @@ SMALL = (2, 4, 8)
 
 def all_learn_small_problems(e: Evidence) -> tuple[bool, str]:
     found = {a: {n: e.needed(a, n) for n in SMALL} for a in ("nibbler", "q-learning", "qv-learning")}
-    found["rainbow"] = e.usable("rainbow", SMALL, whole=False)
     learned = [e.learned(m) for by_size in found.values() for m in by_size.values()]
+    rainbow = e.usable("rainbow", SMALL, whole=False)
+    outcome = e.decided(rainbow)
+    learned += outcome.values()
+    found["rainbow"] = {n: rainbow[n] for n in outcome}
     texts = [f"{agent_label(a)} {e.steps_text(by_size.values())}" for a, by_size in found.items() if by_size]
     return all(learned), f"steps to reward 0 by boards: {'; '.join(texts)}"
 
@@ -29,7 +32,7 @@ def nibbler_outperforms(e: Evidence) -> tuple[bool, str]:
     ours = e.usable("nibbler", sizes)
     better, texts = [], []
     for agent in BASELINES:
-        theirs = {n: m for n, m in e.usable(agent, sizes).items() if n in ours}
+        theirs = {n: m for n, m in e.comparable(e.usable(agent, sizes)).items() if n in ours}
         if not theirs:
             continue
         n = max(theirs)
@@ -61,14 +64,23 @@ def rainbow_ends_highest(e: Evidence) -> tuple[bool, str]:
     rainbow = e.usable("rainbow", SMALL, whole=False)
     if not rainbow:
         raise NotEnoughDataError("Rainbow has not been run with two seeds on 2, 4 or 8 boards")
-    highest, texts = True, []
+    higher, texts = [], []
     for n, m in rainbow.items():
         others = [e.needed(a, n) for a in ("nibbler", "q-learning", "qv-learning")]
         best = max(others, key=lambda other: final_reward(other.curves).value)
-        best_reward = final_reward(best.curves)
-        highest = highest and side(final_reward(m.curves), best_reward.high, f"Rainbow on {n} boards")
-        texts.append(f"{n}: {reward_text(m)} against {agent_label(best.setting.agent)}'s {reward_text(best)}")
-    return highest, f"Rainbow's final reward by boards, and the best of the others: {'; '.join(texts)}"
+        mine, theirs = final_reward(m.curves), final_reward(best.curves)
+        text = f"{reward_text(m)} against {agent_label(best.setting.agent)}'s {reward_text(best)}"
+        # A short run may still rise, so only a long one can end lower.
+        if mine.low > theirs.high or (mine.high < theirs.low and m.curves.steps >= e.long_enough(n)):
+            higher.append(mine.low > theirs.high)
+            texts.append(f"{n}: {text}")
+        else:
+            e.note(m.setting, f"{text} after {format_quantity(m.curves.steps)} steps settles nothing")
+    if not higher:
+        raise NotEnoughDataError("no size where Rainbow is clearly higher, or lower after a long run")
+    return all(
+        higher
+    ), f"final reward by boards, Rainbow's against the best of the others: {'; '.join(texts)}"
 
 
 def nibbler_reaches_004_on_32(e: Evidence) -> tuple[bool, str]:

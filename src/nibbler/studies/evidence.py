@@ -42,9 +42,9 @@ class Evidence:
         if found.curves.num_seeds < seeds:
             raise NotEnoughDataError(f"{name}: {found.curves.num_seeds} of {planned} seeds")
         if found.curves.num_seeds < planned:
-            self._note(found.setting, f"{found.curves.num_seeds} of {planned} seeds")
+            self.note(found.setting, f"{found.curves.num_seeds} of {planned} seeds")
         if not found.whole:
-            self._note(found.setting, f"{format_quantity(found.curves.steps)} steps so far")
+            self.note(found.setting, f"{format_quantity(found.curves.steps)} steps so far")
         return found
 
     def offered(self, agent: str, boards: int, **wanted: Any) -> Measured | None:
@@ -54,7 +54,7 @@ class Evidence:
         except NotEnoughDataError as missing:
             varied = {k: v for k, v in wanted.items() if k not in ("whole", "seeds")}
             reason = str(missing).rpartition(": ")[2]
-            self._note(Setting(agent, boards, tuple(sorted(varied.items()))), reason)
+            self.note(Setting(agent, boards, tuple(sorted(varied.items()))), reason)
             return None
 
     def sizes(self, agent: str, **varied: Any) -> list[int]:
@@ -94,6 +94,18 @@ class Evidence:
             )
         return False
 
+    def comparable(self, found: Mapping[int, Measured]) -> dict[int, Measured]:
+        """By size, the settings that had as much experience as Nibbler needed; the others are noted."""
+        kept = {}
+        for n, measured in found.items():
+            if measured.curves.steps >= self.long_enough(n):
+                kept[n] = measured
+            else:
+                self.note(
+                    measured.setting, f"{format_quantity(measured.curves.steps)} steps, too few to compare"
+                )
+        return kept
+
     def decided(self, found: Mapping[int, Measured]) -> dict[int, bool]:
         """By size, whether the threshold was reached; sizes that a longer run may still reach are noted."""
         outcome = {}
@@ -102,7 +114,7 @@ class Evidence:
                 outcome[n] = self.learned(measured)
             except NotEnoughDataError:
                 steps = format_quantity(measured.curves.steps)
-                self._note(measured.setting, f"not reached in {steps} steps, too few to count")
+                self.note(measured.setting, f"not reached in {steps} steps, too few to count")
         return outcome
 
     def steps_text(self, measured: Iterable[Measured]) -> str:
@@ -121,7 +133,8 @@ class Evidence:
             for (name, reason), boards in groups.items()
         )
 
-    def _note(self, setting: Setting, reason: str) -> None:
+    def note(self, setting: Setting, reason: str) -> None:
+        """Remember what a verdict lacks of a setting."""
         self._gaps[setting] = reason
 
 
