@@ -17,7 +17,7 @@ from nibbler.reports.readme import readme_blocks
 from nibbler.reports.results_md import results_text
 from nibbler.studies.claims import verdicts
 from nibbler.studies.files import make_folder, write_bytes
-from nibbler.studies.paper import STUDIES
+from nibbler.studies.paper import STUDIES, PaperStudy
 from nibbler.studies.reading import agent_name, read_study
 from nibbler.studies.results import StudyResults
 from nibbler.studies.spec import RunSpec, Study
@@ -90,8 +90,12 @@ def _section(results: ResultsFolder, study: Study, figures: Path) -> StudySectio
         _pictures(results, study, read, figures),
         [_note(results, spec) for spec in study.runs],
         source=known.source[0].upper() + known.source[1:] + "." if known else "",
-        grid=known.grid if known else "",
+        grid=_grid(known) if known else "",
     )
+
+
+def _grid(entry: PaperStudy) -> str:
+    return entry.grid + (f" Not run: {entry.left_out}." if entry.left_out else "")
 
 
 def _pictures(results: ResultsFolder, study: Study, read: StudyResults, folder: Path) -> list[Picture]:

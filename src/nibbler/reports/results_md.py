@@ -57,9 +57,10 @@ def _paragraphs(findings: Findings, folder: str) -> Iterator[str]:
         f"Written by `make results` from [{folder}]({folder}); edit nothing here. Remarks come from "
         f"[{folder}/remarks.toml]({folder}/remarks.toml); all figures and the full tables are in "
         f"`{folder}/report.html` once that command has run. Intervals are 95%, bootstrapped over seeds. "
-        "Steps to 0 are the first step from which the reward, averaged over seeds and 11 bins of 10k steps, "
-        "stays at or above 0; `> 5.00M` was not reached in 5M steps. Brackets say what there is of a setting "
-        "that is not complete. Sections are numbered as in [PAPER.md](PAPER.md).\n"
+        "Steps to 0 are the first step from which the reward, averaged over seeds and 11 bins of 10k steps "
+        "(50k for Nibbler on 32 boards), stays at or above 0; `> 5.00M` was not reached in 5M steps. "
+        "Brackets say what there is of a setting that is not complete. Sections are numbered as in "
+        "[PAPER.md](PAPER.md).\n"
     )
     yield "## The paper's claims\n"
     yield f"{count_verdicts(findings)} The last ones are ours.\n"
@@ -129,6 +130,8 @@ def _gaps(findings: Findings) -> Iterator[str]:
             lines = [f"nothing of its {len(part.study.runs)} runs has a result"]
         else:
             lines += [f"not run: {line}" for line in not_run_lines(part.results)]
+        if part.entry.left_out:
+            lines.append(f"not run, and not planned: {part.entry.left_out}")
         if lines:
             yield f"**{name}**\n"
             yield "".join(f"- {line}\n" for line in lines)
