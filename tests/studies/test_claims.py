@@ -173,7 +173,8 @@ def test_the_doubling_ratio_is_judged_at_every_size() -> None:
 
 def test_one_bad_seed_makes_it_unreliable() -> None:
     good = [measured("nibbler", n, 10) for n in (2, 4)]
-    assert status(checks.nibbler_is_reliable, *good) == "confirmed"
+    assert status(checks.nibbler_is_reliable, *good) == "not enough data"
+    assert status(checks.nibbler_is_reliable, *good, measured("nibbler", 8, 10)) == "confirmed"
     assert status(checks.nibbler_is_reliable, *good, measured("nibbler", 8, 10, -0.0005)) == "not confirmed"
 
 

@@ -103,8 +103,8 @@ def lowest_seed(measured: Measured) -> float:
 
 def nibbler_is_reliable(e: Evidence) -> tuple[bool, str]:
     found = e.usable("nibbler")
-    if not found:
-        raise NotEnoughDataError("Nibbler has not been run to the end with two seeds")
+    if len(found) < 3:
+        raise NotEnoughDataError("Nibbler has been run to the end with two seeds on fewer than three sizes")
     worst = {n: lowest_seed(m) for n, m in found.items()}
     text = ", ".join(f"{n}: {value:.3f}" for n, value in worst.items())
     return min(worst.values()) > 0.0, f"final reward of the worst seed by boards: {text}"
