@@ -160,6 +160,9 @@ def train(
     With `checkpoint` (a folder or an .npz file) the run is saved there every `save_every` seconds, on
     Ctrl-C and at the end; the same call continues it, and more `steps` prolong it. A continued run equals
     one that never stopped, bit for bit. `progress=None` shows a bar only where stderr is a terminal.
+
+    The discount runs on where a board's episode ends (`episodic_catch_board`): the environment is one
+    continuing stream here. `nibbler.train_gymnasium` cuts episodes.
     """
     for name, value in (("steps", steps), ("bin_size", bin_size)):
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
