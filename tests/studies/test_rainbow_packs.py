@@ -31,8 +31,8 @@ SMALL = {
 }
 
 
-def rainbow(seed, boards=1, steps=400, **changes):
-    environment = {"name": "multi_catch", "num_boards": boards, "seed": 0}
+def rainbow(seed, boards=1, steps=400, env_seed=0, **changes):
+    environment = {"name": "multi_catch", "num_boards": boards, "seed": env_seed}
     return RunSpec(environment, {**SMALL, **changes}, steps, seed, "jax", bin_size=100)
 
 
@@ -198,7 +198,7 @@ def test_rainbow_packs_run_beside_the_cuda_packs(cuda, specs, whole, tmp_path, m
 
 def test_rainbow_runs_of_one_shape_share_a_pack_and_others_do_not(cuda, tmp_path, monkeypatch):
     monkeypatch.setattr(gpu_runner, "jax_sees_gpu", lambda: True)
-    alike = [rainbow(0), rainbow(1, learning_rate=0.01)]  # a number, not a shape
+    alike = [rainbow(0), rainbow(1, learning_rate=0.01), rainbow(2, env_seed=2)]  # numbers, not shapes
     unlike = [rainbow(0, boards=2), rainbow(0, head_units=8), rainbow(0, steps=300)]
     study = Study("shapes", "smoke", (*alike, *unlike))
     _, jobs = gpu_runner._sort(study, ResultsFolder(tmp_path), lambda event: None)
