@@ -20,7 +20,6 @@ from nibbler.agents.config import NibblerConfig
 from nibbler.studies.paper_runs import (
     BEYOND_STEPS,
     LAPTOP_STEPS,
-    LAPTOP_STEPS_OF_FLAT_NETWORKS,
     PAPER_STEPS,
     RAINBOW_STEPS,
     SIZES,
@@ -93,8 +92,6 @@ def curves(size: str) -> list[RunSpec]:
     for n in boards:
         for agent in agents:
             steps = None
-            if size == "laptop" and agent in ("q-learning", "qv-learning"):
-                steps = LAPTOP_STEPS_OF_FLAT_NETWORKS.get(n)
             if agent == "rainbow":
                 if n not in RAINBOW_STEPS:
                     continue

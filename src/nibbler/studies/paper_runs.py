@@ -18,19 +18,17 @@ BITS_PER_BOARD = 56
 # Steps by number of boards. The paper gives 40M for 32 boards; Nibbler crosses zero at about 0.65M steps per
 # board, later on 4 and 8 boards, and every run is long enough to see whether it stays there. 256 and 512
 # boards are a step further than the paper went.
+LAPTOP_STEPS = {2: 3_000_000, 4: 8_000_000, 8: 16_000_000}
 PAPER_STEPS = {
-    2: 5_000_000,
-    4: 12_000_000,
-    8: 24_000_000,
+    **LAPTOP_STEPS,  # small problems are the same runs, on the CPU engine
     16: 20_000_000,
     32: 40_000_000,
     64: 50_000_000,
     128: 100_000_000,
 }
+STEPS_OF_FLAT_NETWORKS = {8: 24_000_000}  # Q and QV cross late there, and are cheap
 RAINBOW_STEPS = {2: 1_000_000, 4: 1_000_000, 8: 1_500_000, 16: 1_500_000}  # as far as a GPU's time went
 BEYOND_STEPS = {256: 200_000_000, 512: 400_000_000}
-LAPTOP_STEPS = {2: 3_000_000, 4: 8_000_000, 8: 16_000_000}
-LAPTOP_STEPS_OF_FLAT_NETWORKS = {8: 24_000_000}  # Q and QV cross late there, and are cheap
 SMOKE_STEPS = {2: 20_000, 4: 20_000}
 STEPS = {"smoke": SMOKE_STEPS, "laptop": LAPTOP_STEPS, "paper": PAPER_STEPS}
 BINS = {"smoke": 1_000, "laptop": 10_000, "paper": 10_000}
@@ -62,14 +60,19 @@ def runs(
     size: str, boards: int, agent: Mapping[str, Any], seeds: int, steps: int | None = None, **settings: Any
 ) -> list[RunSpec]:
     """The runs of one setting, one per seed."""
-    steps = STEPS[size][boards] if steps is None else steps
+    if steps is None:
+        steps = STEPS[size][boards]
+        if size != "smoke" and agent["name"] in ("q-learning", "qv-learning"):
+            steps = STEPS_OF_FLAT_NETWORKS.get(boards, steps)
     if (
         (size, boards, steps) == ("paper", 32, PAPER_STEPS[32])
         and agent == {"name": "nibbler"}
         and not settings
     ):
         return nibbler_on_32()[: seeds if seeds < SEEDS["nibbler"] else None]
-    engine = "jax" if agent["name"] == "rainbow" else ENGINE[size]
+    engine = "cpu" if size == "paper" and boards in LAPTOP_STEPS else ENGINE[size]
+    if agent["name"] == "rainbow":
+        engine = "jax"
     return [
         RunSpec(
             environment(boards, seed, **settings),
