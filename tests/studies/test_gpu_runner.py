@@ -1,5 +1,6 @@
 """The GPU runner's packing, locking and saving, with a stand-in for the GPU that works on the CPU engine."""
 
+import time
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -111,6 +112,24 @@ def test_a_failing_launch_fails_its_pack_only_and_the_study_resumes(tmp_path, mo
     assert run_study(study, tmp_path / "gpu", runner="gpu").complete
     run_study(study, tmp_path / "local", runner="local", workers=1)
     assert curves(tmp_path / "gpu", study) == curves(tmp_path / "local", study)
+
+
+def test_a_status_from_outside_sees_how_far_a_pack_is(tmp_path, monkeypatch):
+    monkeypatch.setattr("nibbler.studies.lock.HEARTBEAT", 0.02)
+    monkeypatch.setattr(packs, "PROGRESS_SECONDS", 0.0)
+    study = Study("packed", "smoke", tuple(spec("linear", seed, steps=20_000) for seed in range(2)))
+    folders = [ResultsFolder(tmp_path).run(run) for run in study.runs]
+    seen = []
+
+    def watch(event):
+        if event.kind == "progress":
+            time.sleep(0.02)  # as long as a launch takes
+            seen.append([(folder.status().state, folder.status().step) for folder in folders])
+
+    run_study(study, tmp_path, runner="gpu", on_event=watch)
+    assert all(state == "running" for statuses in seen for state, _ in statuses)
+    assert all(step > 0 for _, step in seen[-1])
+    assert not list(tmp_path.glob("runs/*/progress.json"))
 
 
 def test_a_run_that_another_process_holds_is_left_to_it(tmp_path):

@@ -18,6 +18,7 @@ from nibbler.engines.run import engine_module
 from nibbler.studies.build import build_agent, build_environment
 from nibbler.studies.events import OnEvent, RunEvent
 from nibbler.studies.execute import LARGEST_SAVING_SHARE, PROGRESS_SECONDS, SAVE_EVERY, failure
+from nibbler.studies.files import write_json
 from nibbler.studies.lock import RunLock, RunLockedError
 from nibbler.studies.session import Session
 from nibbler.studies.spec import RunSpec
@@ -77,11 +78,20 @@ def _run_together(
     tracking: str | None,
 ) -> None:
     """Run those of the specs that no other process holds; what is at another step takes its own turn."""
+    under_way: dict[str, Session] = {}
+
+    def beat(spec: RunSpec) -> None:
+        session = under_way.get(spec.id)
+        if session is not None:
+            write_json(session.folder.path / "progress.json", session.progress(), durable=False)
+
     with ExitStack() as held:
         locks: dict[str, RunLock] = {}
         for spec in specs:
             try:
-                locks[spec.id] = held.enter_context(RunLock(results.run(spec).path))
+                locks[spec.id] = held.enter_context(
+                    RunLock(results.run(spec).path, on_beat=partial(beat, spec))
+                )
             except RunLockedError as error:
                 tell(RunEvent.about("elsewhere", spec, message=str(error)))
         if not locks:
@@ -90,6 +100,7 @@ def _run_together(
             sessions: list[Session] = []
             try:
                 _open(engine, pack, results, tracking, tell, sessions)
+                under_way.update((session.spec.id, session) for session in sessions)
                 _advance(sessions, [locks[spec.id] for spec in pack], tell, stop, save_every)
             except Exception as error:
                 for spec in pack:
@@ -97,6 +108,8 @@ def _run_together(
             finally:
                 for session in sessions:
                     session.close()
+                    under_way.pop(session.spec.id, None)
+                    (session.folder.path / "progress.json").unlink(missing_ok=True)
 
 
 def _in_step(specs: Sequence[RunSpec], results: ResultsFolder, tell: OnEvent) -> list[list[RunSpec]]:
