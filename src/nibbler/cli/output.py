@@ -10,7 +10,7 @@ from nibbler.reports.tables import TextTable
 from nibbler.studies.claims import Verdict
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_COLOURS = {"confirmed": "green", "not confirmed": "red", "not enough data": None}
+_COLOURS = {"confirmed": "green", "holds so far": "green", "not confirmed": "red", "not enough data": None}
 
 
 def table_lines(table: TextTable) -> list[str]:

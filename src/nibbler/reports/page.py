@@ -23,6 +23,7 @@ from nibbler.studies.spec import Study
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _MARKS = {
     "confirmed": "✓ confirmed",
+    "holds so far": "✓ holds so far",
     "not confirmed": "✗ not confirmed",
     "not enough data": "… not enough data",
 }

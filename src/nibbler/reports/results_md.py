@@ -47,7 +47,8 @@ def count_verdicts(findings: Findings) -> str:
     counts = Counter(v.status for v in papers)
     return (
         f"Of the paper's {len(papers)} claims {counts['confirmed']} are confirmed, "
-        f"{counts['not confirmed']} are not, and {counts['not enough data']} lack runs."
+        f"{counts['holds so far']} hold on the part of their runs that is there, "
+        f"{counts['not confirmed']} are not confirmed, and {counts['not enough data']} lack runs."
     )
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from nibbler.studies.evidence import Evidence, NotEnoughDataError, reward_text, side
 from nibbler.studies.metrics import CurveSet, Estimate, final_reward, format_estimate, format_quantity
-from nibbler.studies.results import Measured, agent_label
+from nibbler.studies.results import Measured, Setting, agent_label
 
 LINEAR_RANGE = (0.75, 1.25)  # exponents that we call "nearly linear"
+LEAST_SHARE_OF_SWEEP = 0.2  # of the planned settings, before a sweep says anything
 ROUGHLY_TWICE = (1.5, 2.5)  # doubling ratios that we call "roughly twice"
 LARGE_PROBLEM = 16  # boards from which on a problem is large: all agents learn below
 BASELINES = ("q-learning", "qv-learning", "rainbow")
@@ -191,8 +192,15 @@ def _sweep(e: Evidence, boards: int) -> dict[str, Measured]:
     """Final rewards by setting; those that are missing are counted, not listed."""
     part = e.results.only(agent="q-learning", boards=boards)
     found = {str(m.setting): m for m in part if m.whole and m.curves.num_seeds > 1}
+    if len(found) < LEAST_SHARE_OF_SWEEP * max(1, len(part.planned)):
+        raise NotEnoughDataError(
+            f"{len(found)} of {len(part.planned)} settings of Q-learning have two seeds on {boards} boards"
+        )
     if not found:
         raise NotEnoughDataError(f"no setting of Q-learning has been run with two seeds on {boards} boards")
+    missing = len(part.planned) - len(found)
+    if missing > 0:
+        e.note(Setting("q-learning", boards, ()), f"{missing} settings not run")
     return found
 
 

@@ -1,4 +1,7 @@
-"""What the paper claims, study by study, and the verdict: confirmed, not confirmed, or not enough data."""
+"""What the paper claims, study by study, and the verdict of the data on each.
+
+"holds so far" is a claim that holds on what was run while some of what it is about was not.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from nibbler.studies import checks, sweep_checks
 from nibbler.studies.evidence import Evidence, NotEnoughDataError
 from nibbler.studies.results import StudyResults
 
-Status = Literal["confirmed", "not confirmed", "not enough data"]
+Status = Literal["confirmed", "holds so far", "not confirmed", "not enough data"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,8 @@ def judge(claim: Claim, results: StudyResults) -> Verdict:
         holds, numbers = claim.check(evidence)
     except NotEnoughDataError as missing:
         return Verdict(claim, "not enough data", str(missing), evidence.part)
-    return Verdict(claim, "confirmed" if holds else "not confirmed", numbers, evidence.part)
+    held: Status = "holds so far" if evidence.part else "confirmed"
+    return Verdict(claim, held if holds else "not confirmed", numbers, evidence.part)
 
 
 def verdicts(results: StudyResults) -> list[Verdict]:
