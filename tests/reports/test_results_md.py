@@ -28,10 +28,10 @@ PICTURE = re.compile(r"!\[[^]]*\]\(([^)]*)\)")
 Choose = Callable[[RunSpec], float]
 
 
-def leave(folder: Path, study: str, share: Choose) -> None:
-    """Runs of a study at the paper's size, each done to a share of its steps (0: not begun)."""
+def leave(folder: Path, study: str, share: Choose, size: str = "paper") -> None:
+    """Runs of a study, each done to a share of its steps (0: not begun)."""
     results = ResultsFolder(folder)
-    for spec in STUDIES[study].study("paper").runs:
+    for spec in STUDIES[study].study(size).runs:
         bins = int(share(spec) * spec.num_bins)
         if bins == 0:
             continue
@@ -152,6 +152,15 @@ def test_the_readme_says_what_was_found(findings: Findings) -> None:
         "From 2 to 8 boards the steps that Nibbler needs grow as boards^1.00 (1.00 to 1.00)"
         in blocks["found"]
     )
+
+
+def test_a_claim_that_lacks_runs_is_judged_on_smaller_problems_apart(tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "paper"
+    leave(folder, "questions", lambda spec: 1, "laptop")
+    above, below = results_text(read_findings(folder), tmp_path).split("## The same on smaller problems")
+    claim = "With too few questions"
+    assert row(above, claim)[-2] == "not run"
+    assert row(below, claim)[-1] == "**not confirmed**"  # all of these learn alike
 
 
 def test_an_empty_folder_has_nothing_to_show_and_says_so(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ class Findings:
     parts: tuple[StudyFindings, ...]
     remarks: Mapping[str, str]  # by claim
     plain_jax: PlainJax | None
+    smaller: tuple[StudyFindings, ...] = ()  # the same studies at laptop size
 
     def __getitem__(self, name: str) -> StudyFindings:
         return next(part for part in self.parts if part.study.name == name)
@@ -66,13 +67,15 @@ class Findings:
     @cached_property
     def verdicts(self) -> list[Verdict]:
         """One verdict for each claim, from the study that can tell if several bear on it."""
-        found: dict[str, Verdict] = {}
-        for part in self.parts:
-            for verdict in verdicts(part.results):
-                known = found.get(verdict.claim.id)
-                if known is None or known.status == "not enough data":
-                    found[verdict.claim.id] = verdict
-        return list(found.values())
+        return _verdicts(self.parts)
+
+    @cached_property
+    def smaller_verdicts(self) -> list[Verdict]:
+        """Verdicts at laptop size on claims that lack runs at this one."""
+        open_claims = {v.claim.id for v in self.verdicts if v.status == "not enough data"}
+        return [
+            v for v in _verdicts(self.smaller) if v.claim.id in open_claims and v.status != "not enough data"
+        ]
 
     @property
     def costs(self) -> list[RunCost]:
@@ -85,23 +88,38 @@ class Findings:
         return max((n for n in maps if n <= LARGEST_READABLE_MAP), default=max(maps, default=None))
 
 
+def _verdicts(parts: Iterable[StudyFindings]) -> list[Verdict]:
+    found: dict[str, Verdict] = {}
+    for part in parts:
+        for verdict in verdicts(part.results):
+            known = found.get(verdict.claim.id)
+            if known is None or known.status == "not enough data":
+                found[verdict.claim.id] = verdict
+    return list(found.values())
+
+
 def read_findings(folder: str | Path, size: str = "paper") -> Findings:
     """Read what there is of the paper's studies in a folder; nothing at all is an answer too."""
     root = Path(folder)
     runs = folder_results(root)
     costs = run_costs(runs.values())
     random_lines = RandomLines(root if root.is_dir() else None)
-    parts = []
-    for entry in STUDIES.values():
-        if size in entry.sizes:
+
+    def parts(size: str) -> tuple[StudyFindings, ...]:
+        found = []
+        for entry in (entry for entry in STUDIES.values() if size in entry.sizes):
             study = entry.study(size)
             here = [spec.id for spec in study.runs if spec.id in runs]
             results = summarise(study, [runs[run_id] for run_id in here], random_lines)
             own = tuple(costs[run_id] for run_id in here)
-            parts.append(StudyFindings(entry, study, results, own, _maps(root, study)))
-    random_lines.save()
+            found.append(StudyFindings(entry, study, results, own, _maps(root, study)))
+        return tuple(found)
+
     plain_jax = PlainJax.read(root.parent / PLAIN_JAX)
-    return Findings(root, tuple(parts), read_remarks(root / REMARKS), plain_jax)
+    smaller = parts("laptop") if size == "paper" else ()
+    findings = Findings(root, parts(size), read_remarks(root / REMARKS), plain_jax, smaller)
+    random_lines.save()
+    return findings
 
 
 def read_remarks(path: Path) -> dict[str, str]:

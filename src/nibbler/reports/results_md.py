@@ -18,6 +18,7 @@ from nibbler.reports.results_tables import (
     partly,
     progress_table,
     readings_table,
+    smaller_table,
     steps_table,
 )
 from nibbler.reports.tables import not_run_lines
@@ -66,6 +67,13 @@ def _paragraphs(findings: Findings, folder: str) -> Iterator[str]:
     yield "## The paper's claims\n"
     yield f"{count_verdicts(findings)} The last ones are ours.\n"
     yield markdown_table(claims_table(findings))
+    if findings.smaller_verdicts:
+        yield "## The same on smaller problems\n"
+        yield (
+            "Claims that lack runs above, judged by the studies at laptop size (2 to 8 boards; `nibbler "
+            "study show NAME --size laptop` has the runs). That is less than the paper claims.\n"
+        )
+        yield markdown_table(smaller_table(findings))
     scaling = findings["scaling"].results
     yield "## Steps to reward 0\n"
     yield markdown_table(steps_table(scaling))

@@ -25,6 +25,12 @@ def claims_table(findings: Findings) -> TextTable:
     return TextTable(["claim", "in the paper", "measured", "verdict", "remark"], rows, text_columns=5)
 
 
+def smaller_table(findings: Findings) -> TextTable:
+    """Claims that lack runs at the paper's size, and what smaller problems say about them."""
+    rows = [[v.claim.text, v.text, f"**{v.status}**"] for v in findings.smaller_verdicts]
+    return TextTable(["claim", "measured at laptop size", "verdict"], rows, text_columns=3)
+
+
 def _planned_agents(results: StudyResults) -> list[str]:
     return sorted({p.setting.agent for p in results.planned}, key=legend_order)
 
