@@ -14,6 +14,7 @@ MISSING = (
 RESERVED_PER_BLOCK = 1024  # bytes of shared memory that CUDA keeps for itself
 SOURCES = {
     "nibbler_steps": (
+        "ptx.cuh",
         "common.cuh",
         "environment.cuh",
         "mail.cuh",
@@ -25,7 +26,14 @@ SOURCES = {
         "nibbler_main.cuh",
         "nibbler.cu",
     ),
-    "value_network_steps": ("common.cuh", "environment.cuh", "mail.cuh", "rows.cuh", "value_network.cu"),
+    "value_network_steps": (
+        "ptx.cuh",
+        "common.cuh",
+        "environment.cuh",
+        "mail.cuh",
+        "rows.cuh",
+        "value_network.cu",
+    ),
 }
 
 

@@ -1,12 +1,7 @@
-// What all kernels share: types, groups of warps, Philox, sums over a warp, the decay of untouched momentum.
+// What all kernels share: groups of warps, Philox, sums over a warp, the decay of untouched momentum.
 //
-// Compiled at run time by NVRTC with the sizes of the problem as macros (see ../compile.py), so that every
-// loop over units, actions or slots has a known length. Included first.
-
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
+// Compiled at run time by NVRTC with the sizes of the problem as macros (see ../device.py), so that every
+// loop over units, actions or slots has a known length.
 
 constexpr u32 EVERY_LANE = 0xffffffffu;
 
@@ -30,7 +25,7 @@ __device__ __forceinline__ void group_sync(int barrier) {
   if constexpr (COUNT == 32) {
     __syncwarp();
   } else {
-    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(COUNT) : "memory");
+    barrier_sync<COUNT>(barrier);
   }
 }
 
@@ -42,18 +37,7 @@ __device__ __forceinline__ bool group_any(bool here, int barrier) {
     __syncwarp();
     return any;
   } else {
-    int result;
-    asm volatile(
-        "{\n"
-        " .reg .pred here, any;\n"
-        " setp.ne.s32 here, %1, 0;\n"
-        " bar.red.or.pred any, %2, %3, here;\n"
-        " selp.s32 %0, 1, 0, any;\n"
-        "}\n"
-        : "=r"(result)
-        : "r"((int)here), "r"(barrier), "n"(COUNT)
-        : "memory");
-    return result != 0;
+    return barrier_any<COUNT>(here, barrier);
   }
 }
 
@@ -170,13 +154,6 @@ __device__ __forceinline__ Units zero_units() {
 #pragma unroll
   for (int u = 0; u < UNITS; ++u) units.x[u] = 0.0f;
   return units;
-}
-
-// Tells the compiler that a pointer from a table of pointers leads to global memory.
-template <typename T>
-__device__ __forceinline__ T* in_global(T* pointer) {
-  __builtin_assume(__isGlobal(pointer));
-  return pointer;
 }
 
 __device__ __forceinline__ Units load_units(const float* address) {

@@ -7,8 +7,7 @@
 // the device holds.
 
 __device__ __forceinline__ void post(u64* address, u32 value, u32 tag) {
-  const u64 word = ((u64)tag << 32) | value;
-  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(address), "l"(word) : "memory");
+  store_relaxed(address, ((u64)tag << 32) | value);
 }
 
 // Await the words of all blocks and sum each letter over them, in an order that depends on nothing but BLOCKS.
@@ -24,8 +23,7 @@ __device__ __forceinline__ void await_letters(const u64* box, u32 tag, u32* lett
 #pragma unroll
     for (int k = 0; k < PER_THREAD; ++k) {
       const int at = rank + k * COUNT;
-      if (at < WORDS)
-        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(words[k]) : "l"(box + at) : "memory");
+      if (at < WORDS) words[k] = load_relaxed(box + at);
     }
 #pragma unroll
     for (int k = 0; k < PER_THREAD; ++k)

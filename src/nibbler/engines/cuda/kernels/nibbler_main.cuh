@@ -255,6 +255,7 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
     }
   }
 
+  sync();  // the first warp has learned its last step
   for (int k = rank; k < HEADS * OWN_FEATURES; k += MAIN_THREADS) {
     const int head = k / OWN_FEATURES, own = k % OWN_FEATURES, feature = base.first + own;
     if (feature < FEATURES) {

@@ -191,7 +191,7 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
     sums[ANSWER_Q_T] = dot_units(answer_q, phi_t);
     sums[MAIN_SUMS + MAIN_V_T] = dot_units(main_v, phi_t);
     sums[MAIN_SUMS + MAIN_Q_T] = dot_units(load_units(&s.main_q[action][first_unit]), phi_t);
-    await_rows();
+    await_copies();
     const Units z_next = sum_rows(rows, entries_next, count_next);
 #pragma unroll
     for (int u = 0; u < UNITS; ++u) phi_next.x[u] = fmaxf(z_next.x[u], 0.0f);
@@ -278,7 +278,7 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
           const Units fresh = random_row(scalars.seed, (u64)step + 1, changed, p, first_unit, spread);
           Row{fresh, zero_units()}.store(changed_rows + (u32)p * ROW_BYTES);
         }
-        asm volatile("bar.sync %0, %1;" ::"n"(ALL_QUESTIONS_BARRIER), "r"(present * QUESTION_THREADS) : "memory");
+        barrier_sync(ALL_QUESTIONS_BARRIER, present * QUESTION_THREADS);
       }
     }
   }

@@ -169,15 +169,13 @@ __device__ __forceinline__ void fetch_row(char* slot, const char* global) {
   for (int half = 0; half < 2; ++half) {
 #pragma unroll
     for (int at = 0; at < 4 * UNITS; at += BYTES) {
-      const u32 to = (u32)__cvta_generic_to_shared(slot + half * (ROW_UNITS * 4) + at);
-      asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global + half * (ROW_UNITS * 4) + at),
-                   "n"(BYTES)
-                   : "memory");
+      const int offset = half * (ROW_UNITS * 4) + at;
+      copy_async<BYTES>(slot + offset, global + offset);
     }
   }
 }
 
-// Rows that just got a slot are copied there; await_rows waits for them.
+// Rows that just got a slot are copied there; await_copies waits for them.
 __device__ __forceinline__ void fetch_rows(const Rows& rows, const RowEntry* entries, int count, int lane) {
   for (int first = 0; first < count; first += 32) {
     const u32 row = first + lane < count ? entries[first + lane].row : NO_ROW;
@@ -189,8 +187,6 @@ __device__ __forceinline__ void fetch_rows(const Rows& rows, const RowEntry* ent
     }
   }
 }
-
-__device__ __forceinline__ void await_rows() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // The sum of the rows of x_{t+1} at clock t.
 __device__ __forceinline__ Units sum_rows(const Rows& rows, const RowEntry* entries, int count) {
@@ -233,7 +229,7 @@ __device__ __forceinline__ Units update_listed(const Rows& rows, const RowEntry*
 // The sum of the rows of x_t after a launch began or the inputs changed; rows that lag are brought to clock t.
 __device__ __noinline__ Units settle_rows(const Rows rows, const RowEntry* entries, int count, int lane) {
   fetch_rows(rows, entries, count, lane);
-  await_rows();
+  await_copies();
   return update_listed(rows, entries, count, zero_units());
 }
 

@@ -100,7 +100,7 @@ __device__ void worker_warps(Shared& shared, const Rows& rows, const State& stat
     group_sync<THREADS>(0);  // listed
 
     fetch_rows(rows, entries_next, ENTRIES, lane);
-    await_rows();
+    await_copies();
     const Units z_next = sum_rows(rows, entries_next, ENTRIES);
     Units phi_t, phi_next;
 #pragma unroll

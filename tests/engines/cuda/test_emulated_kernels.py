@@ -1,0 +1,174 @@
+"""The CUDA kernels without a GPU: their sources, compiled for this processor, against the reference.
+
+emulator.h runs every GPU thread as a fiber and can do so in any order, so these tests also find a missing
+barrier: without it, the order shows in the bits.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from nibbler.agents.config import NibblerConfig, QLearningConfig, QVLearningConfig
+from nibbler.engines import cuda
+from nibbler.engines.cuda import device
+from nibbler.engines.cuda.network_runs import NetworkRuns
+from nibbler.engines.cuda.nibbler_runs import NibblerRuns
+from nibbler.engines.cuda.plan import NetworkPlan, NibblerPlan
+from nibbler.engines.run import open_run
+from nibbler.engines.settle import settled
+from nibbler.envs.multi_catch import multi_catch
+
+from . import emulated_cupy
+
+pytestmark = pytest.mark.skipif(emulated_cupy.COMPILER is None, reason="needs a C++ compiler")
+STEPS = 120
+NIBBLER = NibblerConfig(num_questions=5, inputs_per_question=20, hidden_units=40, epsilon=1.0, kappa=0.02)
+CONFIGS = {
+    "nibbler": NIBBLER,
+    "another reading": dataclasses.replace(
+        NIBBLER, hidden_bias=True, linear_momentum=0.9, swapped_input="random", changed_question="keep"
+    ),
+    "q": QLearningConfig(hidden_units=40, epsilon=1.0, step_size=0.01),
+    "qv": QVLearningConfig(hidden_units=70, epsilon=1.0, step_size=0.01),
+}
+PLANS = {  # ways to lay out the same run: questions per block, warps of questions, main, discovery
+    "one block": NibblerPlan(5, 1, 1, 1),
+    "several blocks and warps": NibblerPlan(2, 2, 3, 2),
+    "a small pool": NibblerPlan(3, 1, 2, 1, max_pool_rows=2, batch=2),
+    "discovery apart": NibblerPlan(2, 1, 1, 2, discovery_apart=1),
+    "support in global memory": NibblerPlan(3, 1, 1, 1, support_shared=0, discovery_shared=0),
+}
+
+
+@pytest.fixture(autouse=True)
+def without_a_gpu(monkeypatch):
+    emulated_cupy.pretend(monkeypatch)
+    yield
+    emulated_cupy.ORDER.of_threads = 0
+    device.compile_kernel.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def env():
+    return multi_catch(3, seed=1)
+
+
+def packed_run(env, config, plan=None, seed=5):
+    kind = NibblerRuns if isinstance(config, NibblerConfig) else NetworkRuns
+    packed = kind([(env, config, seed)], plan)
+    packed.restore(0, cuda.initial_state(env, config, seed))
+    return packed
+
+
+def assert_equals_the_reference(packed, env, config, steps=STEPS):
+    reference, cpu = open_run(env, config, 5, "reference"), open_run(env, config, 5, "cpu")
+    rewards = [reference.advance(steps), cpu.advance(steps), packed.advance_bins(1, steps)[0, 0]]
+    assert rewards[0] == pytest.approx(rewards[2], rel=1e-12)
+    truth, rounded, mine = reference.state(), cpu.state(), packed.state(0)
+    if isinstance(config, NibblerConfig):
+        assert truth["input_swaps"].sum() > 50
+        assert truth["cumulant_swaps"] > 5
+    for name, value in truth.items():
+        if value.dtype.kind != "f" and not name.endswith("_touched"):  # which rows lag is an engine's own
+            np.testing.assert_array_equal(mine[name], value, err_msg=name)
+    truth, rounded, mine = (settled(state, config) for state in (truth, rounded, mine))
+    for name, value in truth.items():
+        if value.dtype.kind == "f":
+            scale = np.abs(value).max()
+            rounding = max(np.abs(rounded[name] - value).max(), np.finfo(np.float32).eps * scale)
+            assert np.abs(mine[name] - value).max() <= 10 * rounding, name
+
+
+def equal_bits(one, other):
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_kernels_equal_the_reference(env, name):
+    config = CONFIGS[name]
+    assert_equals_the_reference(packed_run(env, config), env, config)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_plan_computes_the_same_run(env, name):
+    assert_equals_the_reference(packed_run(env, NIBBLER, PLANS[name]), env, NIBBLER)
+
+
+def test_a_network_over_several_blocks_computes_the_same_run(env):
+    plan = NetworkPlan(1, 3, 1, max_pool_rows=4)
+    assert_equals_the_reference(packed_run(env, CONFIGS["qv"], plan), env, CONFIGS["qv"])
+
+
+@pytest.mark.parametrize("name, plan", [("nibbler", PLANS["several blocks and warps"]), ("qv", None)])
+def test_the_order_of_the_threads_changes_no_bit(env, name, plan):
+    states = []
+    for order in (0, 1, 2, 3):
+        emulated_cupy.ORDER.of_threads = order
+        packed = packed_run(env, CONFIGS[name], plan)
+        packed.advance_bins(2, 20)
+        states.append(packed.state(0))
+    for state in states[1:]:
+        equal_bits(state, states[0])
+
+
+@pytest.mark.parametrize("name", ["nibbler", "q"])
+def test_stopping_packing_and_moving_change_no_bit(env, name):
+    config = CONFIGS[name]
+    whole = packed_run(env, config)
+    whole.advance_bins(1, 50)
+    first, second = packed_run(env, config), packed_run(env, config)
+    first.advance_bins(1, 20)
+    second.restore(0, first.state(0))
+    second.advance_bins(3, 10)
+    equal_bits(second.state(0), whole.state(0))
+    together = cuda.open_packed_runs([(env, config, seed) for seed in (4, 5)])
+    together.advance_bins(1, 50)
+    equal_bits(together.state(1), whole.state(0))
+
+
+def test_a_checkpoint_of_the_cpu_goes_on_in_the_kernels(env):
+    cpu, reference = open_run(env, NIBBLER, 5, "cpu"), open_run(env, NIBBLER, 5, "reference")
+    cpu.advance(60)
+    packed = packed_run(env, NIBBLER)
+    packed.restore(0, cpu.state())
+    packed.advance_bins(1, 40)
+    reference.advance(100)
+    mine, truth = settled(packed.state(0), NIBBLER), settled(reference.state(), NIBBLER)
+    for name in ("hidden_weights", "support", "main_q_hidden"):
+        np.testing.assert_allclose(mine[name], truth[name], atol=2e-5 * np.abs(truth[name]).max())
+
+
+def broken(monkeypatch, old, new):
+    """Kernels with a mistake in them."""
+    plain = device.source_of
+
+    def source(name):
+        text = plain(name)
+        assert text.count(old) == 1
+        return text.replace(old, new)
+
+    monkeypatch.setattr(device, "source_of", source)
+
+
+def test_a_barrier_that_not_all_reach_is_an_error(env, monkeypatch):
+    decide = "decide((i + 1) & 1);\n"
+    broken(monkeypatch, f"{decide}    group_sync<THREADS>(0);  // barrier 2", decide)
+    with pytest.raises(RuntimeError, match="wait for each other for ever"):
+        packed_run(env, NIBBLER).advance_bins(1, 5)
+
+
+def test_a_missing_barrier_shows_in_the_bits(env, monkeypatch):
+    """Here the main warps read the questions' sums before the barrier that these are written for."""
+    barrier = "    group_sync<THREADS>(0);  // barrier 1\n\n    // the meeting"
+    broken(monkeypatch, barrier, "    // the meeting")
+    later = "    const int explored = exploring;\n"
+    broken(monkeypatch, later, later + "    group_sync<THREADS>(0);\n")
+    states = []
+    for order in (0, 1):
+        emulated_cupy.ORDER.of_threads = order
+        packed = packed_run(env, NIBBLER)
+        packed.advance_bins(1, 10)
+        states.append(packed.state(0))
+    assert not np.array_equal(states[0]["main_q_hidden"], states[1]["main_q_hidden"])
