@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import platform
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 COMPILER = shutil.which("g++") or shutil.which("c++")
+WORKS_HERE = COMPILER is not None and sys.platform == "linux" and platform.machine() == "x86_64"
 EMULATOR = Path(__file__).with_name("emulator.h").read_text()
 LAUNCHER = """
 extern "C" void set_order(unsigned order) { emulator::order = order; }
@@ -87,7 +89,7 @@ class RawModule:
         if not library.exists():
             path = library.with_suffix(".cpp")
             path.write_text(source)
-            flags = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-ffp-contract=fast", "-mfma"]
+            flags = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-march=native"]
             subprocess.run([str(COMPILER), *flags, *macros, "-o", str(library), str(path)], check=True)
         self.library = ctypes.CDLL(str(library))
 
