@@ -7,9 +7,12 @@ barrier: without it, the order shows in the bits.
 import dataclasses
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
+import nibbler
 from nibbler.agents.config import NibblerConfig, QLearningConfig, QVLearningConfig
+from nibbler.agents.registry import default_config
 from nibbler.engines import cuda
 from nibbler.engines.cuda import device
 from nibbler.engines.cuda.network_runs import NetworkRuns
@@ -18,6 +21,9 @@ from nibbler.engines.cuda.plan import NetworkPlan, NibblerPlan
 from nibbler.engines.run import open_run
 from nibbler.engines.settle import settled
 from nibbler.envs.multi_catch import multi_catch
+from nibbler.studies.runners import run_study
+from nibbler.studies.spec import RunSpec, Study
+from nibbler.studies.store import ResultsFolder
 
 from . import emulated_cupy
 
@@ -140,6 +146,30 @@ def test_a_checkpoint_of_the_cpu_goes_on_in_the_kernels(env):
     mine, truth = settled(packed.state(0), NIBBLER), settled(reference.state(), NIBBLER)
     for name in ("hidden_weights", "support", "main_q_hidden"):
         np.testing.assert_allclose(mine[name], truth[name], atol=2e-5 * np.abs(truth[name]).max())
+
+
+def test_train_stops_and_goes_on_exactly(env, tmp_path):
+    options = {"agent": CONFIGS["q"], "seed": 2, "engine": "cuda", "bin_size": 20}
+    whole = nibbler.train(env, steps=100, **options)
+    nibbler.train(env, steps=40, checkpoint=tmp_path / "run", **options)
+    again = nibbler.train(env, steps=100, checkpoint=tmp_path / "run", **options)
+    np.testing.assert_array_equal(again.rewards, whole.rewards)
+    assert again.record["engine"] == "cuda"
+
+
+def test_a_study_on_the_gpu_runner_has_the_curves_of_runs_alone(tmp_path):
+    agent = {"name": "nibbler", "num_questions": 3, "inputs_per_question": 12, "hidden_units": 32}
+    catch = {"name": "multi_catch", "num_boards": 2}
+    specs = tuple(RunSpec(catch, agent, 100, seed, "cuda", 50) for seed in range(3))
+    outcome = run_study(Study("emulated", "smoke", specs), tmp_path, runner="gpu", workers=1)
+    assert outcome.complete
+    env = multi_catch(2)
+    settings = {key: value for key, value in agent.items() if key != "name"}
+    config = default_config("nibbler", 2, env.num_features, **settings)
+    for spec in specs:
+        alone = open_run(env, config, spec.seed, "cuda")
+        curve = pq.read_table(ResultsFolder(tmp_path).run(spec).path / "curve.parquet").to_pydict()
+        np.testing.assert_allclose(curve["reward"], alone.advance_bins(2, 50) / 50)
 
 
 def broken(monkeypatch, old, new):
