@@ -21,25 +21,26 @@ def outcome_blocks(tables: EnvTables) -> tuple[np.ndarray, np.ndarray]:
 
     The last pair of a block is the row's last outcome, or leads to the block that goes on.
     """
+    next_states = tables.next_state.astype(np.int64) | np.where(tables.reward != 0.0, REWARDED, 0)
+    starts, ends = tables.outcome_start[:-1], tables.outcome_start[1:]
+    place = np.arange(OUTCOMES)
     pairs: list[np.ndarray] = []
     rewards: list[np.ndarray] = []
-    starts, ends = tables.outcome_start[:-1], tables.outcome_start[1:]
-    next_states = tables.next_state | np.where(tables.reward != 0.0, REWARDED, 0)
-    left = list(zip(starts.tolist(), ends.tolist(), strict=True))
-    for start, end in left:  # which grows while rows are longer than a block
-        here = min(end - start, OUTCOMES)
-        index = np.minimum(np.arange(start, start + OUTCOMES), end - 1)
-        block = np.stack(
-            [tables.threshold[index].astype(np.int64), next_states[index].astype(np.int64)], axis=1
-        )
-        reward = tables.reward[index]
-        block[here - 1 :, 0] = 2**32 - 1  # taken without comparison
-        if end - start > OUTCOMES:
-            block[-1, 1], reward[-1] = LINK | len(left), 0.0
-            left.append((start + OUTCOMES - 1, end))
-        pairs.append(block)
+    blocks = 0
+    while starts.size > 0:  # all rows, then what is left of those that are longer than a block
+        counts = ends - starts
+        index = np.minimum(starts[:, None] + place, ends[:, None] - 1)
+        last = place >= np.minimum(counts, OUTCOMES)[:, None] - 1  # taken without comparison
+        threshold = np.where(last, 2**32 - 1, tables.threshold[index].astype(np.int64))
+        next_state, reward = next_states[index], tables.reward[index]
+        long = counts > OUTCOMES
+        blocks += starts.size
+        next_state[long, -1] = LINK | (blocks + np.arange(long.sum()))
+        reward[long, -1] = 0.0
+        pairs.append(np.stack([threshold, next_state], axis=2))
         rewards.append(reward)
-    return np.stack(pairs).astype(np.uint32), np.stack(rewards)
+        starts, ends = starts[long] + OUTCOMES - 1, ends[long]
+    return np.concatenate(pairs).astype(np.uint32), np.concatenate(rewards)
 
 
 def observed_features(env: Environment, slots: int) -> tuple[np.ndarray, np.ndarray]:
