@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nibbler.studies.events import OnEvent, RunEvent
-from nibbler.studies.files import StoreError, write_json
+from nibbler.studies.files import StoreError
 from nibbler.studies.lock import RunLock, RunLockedError
 from nibbler.studies.provenance import provenance
 from nibbler.studies.session import Session
@@ -47,7 +47,7 @@ def execute(
 
     def beat() -> None:
         if session is not None:
-            write_json(folder.path / "progress.json", session.progress(), durable=False)
+            session.show_progress()
 
     with RunLock(folder.path, wait_for_lock, beat) as lock:
         if folder.finished:  # by the process that we waited for
@@ -82,8 +82,7 @@ def execute(
                 session.save()
         finally:
             session.close()
-        for name in ("progress.json",):
-            (folder.path / name).unlink(missing_ok=True)
+        session.hide_progress()
         kind = RunEvent.about(
             "finished" if session.done else "stopped", **{"spec": spec, **session.progress()}
         )

@@ -18,7 +18,6 @@ from nibbler.engines.run import engine_module
 from nibbler.studies.build import build_agent, build_environment
 from nibbler.studies.events import OnEvent, RunEvent
 from nibbler.studies.execute import LARGEST_SAVING_SHARE, PROGRESS_SECONDS, SAVE_EVERY, failure
-from nibbler.studies.files import write_json
 from nibbler.studies.lock import RunLock, RunLockedError
 from nibbler.studies.session import Session
 from nibbler.studies.spec import RunSpec
@@ -83,7 +82,7 @@ def _run_together(
     def beat(spec: RunSpec) -> None:
         session = under_way.get(spec.id)
         if session is not None:
-            write_json(session.folder.path / "progress.json", session.progress(), durable=False)
+            session.show_progress()
 
     with ExitStack() as held:
         locks: dict[str, RunLock] = {}
@@ -109,7 +108,7 @@ def _run_together(
                 for session in sessions:
                     session.close()
                     under_way.pop(session.spec.id, None)
-                    (session.folder.path / "progress.json").unlink(missing_ok=True)
+                    session.hide_progress()
 
 
 def _in_step(specs: Sequence[RunSpec], results: ResultsFolder, tell: OnEvent) -> list[list[RunSpec]]:

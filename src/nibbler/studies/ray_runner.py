@@ -21,7 +21,7 @@ from nibbler.studies.files import read_json
 from nibbler.studies.interrupt import stop_on_signal
 from nibbler.studies.lock import STALE_AFTER
 from nibbler.studies.spec import RunSpec, Study
-from nibbler.studies.store import ResultsFolder, RunFolder
+from nibbler.studies.store import PROGRESS, ResultsFolder, RunFolder
 
 POLL_SECONDS = 1.0
 STOP_PATIENCE = 60.0  # seconds for running tasks to save when asked to stop
@@ -140,7 +140,7 @@ def _ending(ray: Any, reference: Any, spec: RunSpec) -> RunEvent:
 def _tell_progress(folder: RunFolder, spec: RunSpec, seen: dict[str, int], tell: OnEvent) -> None:
     """Progress as the run's own folder tells it, since that outlives workers."""
     try:
-        progress = read_json(folder.path / "progress.json")
+        progress = read_json(folder.path / PROGRESS)
     except (ValueError, OSError):
         return
     if not isinstance(progress, dict):

@@ -16,9 +16,10 @@ import numpy as np
 
 from nibbler.engines.run import Curve, Run
 from nibbler.studies.build import build_environment, build_run
+from nibbler.studies.files import write_json
 from nibbler.studies.provenance import provenance
 from nibbler.studies.spec import RunSpec
-from nibbler.studies.store import FORMAT, RunFolder
+from nibbler.studies.store import FORMAT, PROGRESS, RunFolder
 from nibbler.track import Tracker, open_tracker
 
 CHUNK_SECONDS = 0.5  # how long a run works before it looks up
@@ -156,6 +157,14 @@ class Session:
 
     def progress(self) -> dict[str, Any]:
         return {"step": self.step, "reward": self.reward, "steps_per_second": self.steps_per_second}
+
+    def show_progress(self) -> None:
+        """Leave how far the run is where `nibbler study status` looks."""
+        write_json(self.folder.path / PROGRESS, self.progress(), durable=False)
+
+    def hide_progress(self) -> None:
+        """The run is no longer under way."""
+        (self.folder.path / PROGRESS).unlink(missing_ok=True)
 
     # -- inside ----------------------------------------------------------------------------------------------
 

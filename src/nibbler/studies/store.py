@@ -42,6 +42,7 @@ except ImportError as error:  # pragma: no cover - the test environment has it
 
 FORMAT = 1
 CHECKPOINTS_KEPT = 2
+PROGRESS = "progress.json"
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)\.npz")
 
 State = Literal["waiting", "running", "stopped", "failed", "finished"]
@@ -199,7 +200,7 @@ class RunFolder:
                 "finished", spec.steps, spec.steps, record.get("last_reward"), record.get("steps_per_second")
             )
         owner = read_owner(self.path)
-        progress = _quietly(self.path / "progress.json")
+        progress = _quietly(self.path / PROGRESS)
         error = _quietly(self.path / "error.json")
         saved = max((step for step, _ in self.checkpoints()), default=0)
         if owner is not None and not owner.stale():
