@@ -13,7 +13,6 @@ see all of its features and some others, with linear weights that keep them sele
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from nibbler.agents.config import AgentConfig, NibblerConfig, QLearningConfig, QVLearningConfig
-from nibbler.bench.record import write_record
+from nibbler.bench.record import rate_range, rate_summary, write_record
 from nibbler.engines.run import Run, open_run
 from nibbler.envs.multi_catch import multi_catch
 from nibbler.mdp.environment import Environment
@@ -64,9 +63,7 @@ def run(
                     "boards": count,
                     "engine": engine,
                     "phase": phase,
-                    "steps_per_second": statistics.median(rate),
-                    "slowest": min(rate),
-                    "fastest": max(rate),
+                    **rate_summary(rate),
                 }
             )
             echo(table(rows[-1:])[-1])
@@ -82,10 +79,9 @@ def table(rows: Iterable[Row]) -> list[str]:
         "| --- | ---: | --- | --- | ---: | ---: |",
     ]
     for row in rows:
-        spread = f"{row['slowest']:,.0f} to {row['fastest']:,.0f}"
         lines.append(
             f"| {row['agent']} | {row['boards']} | {row['engine']} | {row['phase']} | "
-            f"{row['steps_per_second']:,.0f} | {spread} |"
+            f"{row['steps_per_second']:,.0f} | {rate_range(row)} |"
         )
     return lines
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from nibbler.bench.record import write_record
+from nibbler.bench.record import rate_range, rate_summary, write_record
 from nibbler.envs.multi_catch import multi_catch
 from nibbler.mdp.environment import Environment
 from nibbler.mdp.simulate import simulate_random, start
@@ -67,10 +66,8 @@ def run(
         {
             "implementation": name,
             "boards": count,
-            "steps_per_second": statistics.median(rate),
-            "board_steps_per_second": statistics.median(rate) * count,
-            "slowest": min(rate),
-            "fastest": max(rate),
+            **rate_summary(rate),
+            "board_steps_per_second": rate_summary(rate)["steps_per_second"] * count,
         }
         for rate, (name, count, _) in zip(rates, measurements, strict=True)
     ]
@@ -88,10 +85,9 @@ def table(rows: Iterable[Row]) -> list[str]:
         "| --- | ---: | ---: | ---: | ---: |",
     ]
     for row in rows:
-        spread = f"{row['slowest']:,.0f} to {row['fastest']:,.0f}"
         lines.append(
             f"| {row['implementation']} | {row['boards']:,} | {row['steps_per_second']:,.0f} "
-            f"| {row['board_steps_per_second']:,.0f} | {spread} |"
+            f"| {row['board_steps_per_second']:,.0f} | {rate_range(row)} |"
         )
     return lines
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nibbler.agents.rainbow import RainbowConfig
-from nibbler.bench.record import jax_device, write_record
+from nibbler.bench.record import jax_device, rate_range, rate_summary, write_record
 from nibbler.envs.multi_catch import multi_catch
 from nibbler.mdp.environment import Environment
 
@@ -76,9 +75,7 @@ def run(
         {
             **case._asdict(),
             "device": jax_device(),
-            "steps_per_second": statistics.median(rate),
-            "slowest": min(rate),
-            "fastest": max(rate),
+            **rate_summary(rate),
         }
         for case, rate in zip(cases, rates, strict=True)
     ]
@@ -99,7 +96,7 @@ def table(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         lines.append(
             f"| {row['loop']} | {row['boards']} | {row['runs']} | {row['device']} "
-            f"| {row['steps_per_second']:,.0f} | {row['slowest']:,.0f} to {row['fastest']:,.0f} |"
+            f"| {row['steps_per_second']:,.0f} | {rate_range(row)} |"
         )
     return lines
 

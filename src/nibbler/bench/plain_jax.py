@@ -8,14 +8,13 @@ same early and late in a run.
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from nibbler.agents.config import NibblerConfig
-from nibbler.bench.record import jax_device, write_record
+from nibbler.bench.record import jax_device, rate_range, rate_summary, write_record
 from nibbler.envs.multi_catch import multi_catch
 
 BOARDS = (2, 8, 32, 128)
@@ -53,9 +52,7 @@ def run(
                 "agent": "nibbler, plain JAX",
                 "boards": count,
                 "device": device,
-                "steps_per_second": statistics.median(rates),
-                "slowest": min(rates),
-                "fastest": max(rates),
+                **rate_summary(rates),
             }
         )
         echo(table(rows[-1:])[-1])
@@ -73,7 +70,7 @@ def table(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         lines.append(
             f"| {row['agent']} | {row['boards']} | {row['device']} | {row['steps_per_second']:,.0f} "
-            f"| {row['slowest']:,.0f} to {row['fastest']:,.0f} |"
+            f"| {rate_range(row)} |"
         )
     return lines
 

@@ -5,11 +5,22 @@ from __future__ import annotations
 import json
 import os
 import platform
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from nibbler.engines.record import machine_record
+
+
+def rate_summary(rates: Sequence[float]) -> dict[str, float]:
+    """What a row says of repeated measurements in steps per second: the median, and the range."""
+    return {"steps_per_second": statistics.median(rates), "slowest": min(rates), "fastest": max(rates)}
+
+
+def rate_range(row: Mapping[str, Any]) -> str:
+    """The range of the repeats, for a table."""
+    return f"{row['slowest']:,.0f} to {row['fastest']:,.0f}"
 
 
 def jax_device() -> str:
