@@ -27,7 +27,7 @@ PAPER_STEPS = {
     128: 100_000_000,
 }
 STEPS_OF_FLAT_NETWORKS = {8: 24_000_000}  # Q and QV cross late there, and are cheap
-RAINBOW_STEPS = {2: 1_000_000, 4: 1_000_000, 8: 1_500_000, 16: 1_500_000}  # as far as a GPU's time went
+RAINBOW_STEPS = {2: 1_000_000, 4: 1_000_000, 8: 1_500_000, 16: 1_500_000}  # its steps are slow
 BEYOND_STEPS = {256: 200_000_000, 512: 400_000_000}
 SMOKE_STEPS = {2: 20_000, 4: 20_000}
 STEPS = {"smoke": SMOKE_STEPS, "laptop": LAPTOP_STEPS, "paper": PAPER_STEPS}
