@@ -47,6 +47,12 @@ def test_a_run_that_went_on_in_another_pack_shares_each_stretch_with_its_own() -
     assert seconds(*runs) == [2.0 + 6.0, 2.0 + 4.0, 3.0 + 4.0]
 
 
+def test_a_run_that_knows_its_part_of_the_device_costs_that() -> None:
+    segments = [{"from": 0, "to": 4_000, "seconds": 12.0, "device_seconds": 1.5}]
+    runs = [run(seed, "cuda", 12.0, segments=segments) for seed in range(2)]
+    assert seconds(*runs) == [1.5, 1.5]
+
+
 def test_equal_times_on_a_processor_are_a_coincidence() -> None:
     assert seconds(run(0, "cpu", 5.0), run(1, "cpu", 5.0)) == [5.0, 5.0]
 

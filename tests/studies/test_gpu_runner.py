@@ -1,6 +1,8 @@
 """The GPU runner's packing, locking and saving, with a stand-in for the GPU that works on the CPU engine."""
 
+import threading
 import time
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -26,6 +28,7 @@ class PackedOnCpu:
 
     def advance_bins(self, num_bins, bin_size):
         self.launches.append(len(self.runs))
+        GPU.before_launch()
         if GPU.fails_at is not None and self.runs[0].step >= GPU.fails_at:
             raise RuntimeError("the GPU failed")
         return np.stack([run.advance_bins(num_bins, bin_size) for run in self.runs])
@@ -53,6 +56,10 @@ GPU = SimpleNamespace(
     shape_key=lambda env, config: (env.num_features, config.name),
     room_for=lambda env, config: 2,
     open_packed_runs=PackedOnCpu,
+    own_stream=nullcontext,
+    num_multiprocessors=lambda: 16,
+    multiprocessors_per_run=lambda env, config: 2,
+    before_launch=lambda: None,
 )
 
 
@@ -101,6 +108,37 @@ def test_a_packed_study_has_the_curves_of_separate_runs(tmp_path):
     assert [record["engine"] for record in records] == ["cuda"] * 5 + ["cpu"] * 2
     assert all(record["steps_per_second"] > 0 for record in records)
     assert [study.runs for study in ResultsFolder(tmp_path / "gpu").studies()] == [STUDY.runs]
+
+
+def test_shapes_that_fit_beside_each_other_run_at_once_and_share_the_time(tmp_path, monkeypatch):
+    meeting = threading.Barrier(2, timeout=60)  # passes only if two launches are under way at once
+    monkeypatch.setattr(GPU, "before_launch", meeting.wait)
+    study = Study("two", "smoke", (spec("linear", 0), spec("random", 0)))  # two multiprocessors each
+    outcome = run_study(study, tmp_path, runner="gpu")
+    assert outcome.complete
+    for run in study.runs:
+        (segment,) = ResultsFolder(tmp_path).run(run).record()["segments"]
+        # Its own wall-clock time, of which half is the other's but for when one of them was alone.
+        assert 0.4 * segment["seconds"] <= segment["device_seconds"] <= segment["seconds"] + 0.002
+
+
+def test_a_shape_that_needs_the_whole_device_is_alone_on_it(tmp_path, monkeypatch):
+    under_way, most = [0], [0]
+    lock = threading.Lock()
+
+    def count():
+        with lock:
+            under_way[0] += 1
+            most[0] = max(most[0], under_way[0])
+        time.sleep(0.01)
+        with lock:
+            under_way[0] -= 1
+
+    monkeypatch.setattr(GPU, "before_launch", count)
+    monkeypatch.setattr(GPU, "multiprocessors_per_run", lambda env, config: 9)
+    study = Study("two", "smoke", (spec("linear", 0), spec("random", 0), spec("linear", 0, boards=3)))
+    assert run_study(study, tmp_path, runner="gpu").complete
+    assert most == [1]
 
 
 def test_a_failing_launch_fails_its_pack_only_and_the_study_resumes(tmp_path, monkeypatch):

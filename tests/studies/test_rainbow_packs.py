@@ -1,6 +1,7 @@
 """Rainbow runs packed by the GPU runner, with JAX's CPU device in place of the GPU."""
 
 import threading
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -165,6 +166,9 @@ def cuda(monkeypatch):
         shape_key=lambda env, config: (env.num_features, config.name),
         room_for=lambda env, config: 8,
         open_packed_runs=WaitsForRainbow,
+        own_stream=nullcontext,
+        num_multiprocessors=lambda: 8,
+        multiprocessors_per_run=lambda env, config: 1,
     )
 
     def engines(name):

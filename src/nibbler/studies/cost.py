@@ -1,7 +1,8 @@
 """What runs cost: steps, seconds and where, and how long the same would take in plain JAX.
 
-Runs that were packed side by side on a GPU each record the seconds of the whole pack, to the millisecond, so
-equal times over equal steps tell who shared a launch; each is then given its share.
+Runs that were packed side by side on a GPU record their part of its time as `device_seconds`. Older records
+and runs under way have only the seconds of the whole pack, to the millisecond, so equal times over equal
+steps tell who shared a launch; each is then given its share.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ class RunCost:
 def run_costs(runs: Iterable[RunResult]) -> dict[str, RunCost]:
     """The cost of every run by its id. Packs are found among these runs, so hand in a whole folder."""
     known = {run.spec.id: (run, _segments(run)) for run in runs}
-    members = Counter(key for _, segments in known.values() for key, _ in segments)
+    members = Counter(key for _, segments in known.values() for key, _, _ in segments)
     return {
         run_id: RunCost(
             run.spec,
             int(run.step[-1]) if len(run.step) else 0,
-            sum(seconds / members[key] for key, seconds in segments),
+            sum(seconds / (members[key] if shared else 1) for key, seconds, shared in segments),
             _engine(run),
             _device(run),
             run.finished,
@@ -59,8 +60,9 @@ def folder_results(folder: str | Path) -> dict[str, RunResult]:
     return {run.spec.id: run for run in found}
 
 
-def _segments(run: RunResult) -> list[tuple[PackKey, float]]:
-    """Stretches of work: a key that the members of a pack have in common, and the pack's seconds."""
+def _segments(run: RunResult) -> list[tuple[PackKey, float, bool]]:
+    """Stretches of work: a key that the members of a pack have in common, seconds, whether these are the
+    pack's, to be shared."""
     engine = _engine(run)
     if run.record is None:
         seconds = float(run.seconds[-1]) if run.seconds is not None and len(run.seconds) else 0.0
@@ -71,7 +73,11 @@ def _segments(run: RunResult) -> list[tuple[PackKey, float]]:
         parts = [part for part in listed if isinstance(part, dict)] if isinstance(listed, list) else [whole]
     own = () if engine in PACKING_ENGINES else (run.spec.id,)
     return [
-        ((engine, *own, part.get("from"), part.get("to"), part["seconds"]), float(part["seconds"]))
+        (
+            (engine, *own, part.get("from"), part.get("to"), part["seconds"]),
+            float(part.get("device_seconds", part["seconds"])),
+            "device_seconds" not in part,
+        )
         for part in parts
         if isinstance(part.get("seconds"), (int, float))
     ]

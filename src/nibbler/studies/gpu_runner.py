@@ -1,8 +1,8 @@
 """A study on one GPU: runs of one shape are packed and advance side by side.
 
-Packs of the CUDA engine run one after the other in this process. Beside them, in processes of their own, go
-packs of Rainbow (on the same GPU, through JAX) and single runs of what has no GPU engine, of agents of
-one's own, and of runs that were begun on another engine.
+Packs of the CUDA engine run in threads of this process, as many at once as the GPU has multiprocessors for.
+Beside them, in processes of their own, go packs of Rainbow (on the same GPU, through JAX) and single runs of
+what has no GPU engine, of agents of one's own, and of runs that were begun on another engine.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nibbler.engines.run import engine_module
+from nibbler.studies.device_shares import DeviceShares
 from nibbler.studies.events import OnEvent, Outcome, RunEvent
 from nibbler.studies.execute import SAVE_EVERY
 from nibbler.studies.interrupt import stop_on_signal
@@ -24,6 +25,7 @@ from nibbler.studies.packs import build_problems, run_packs
 from nibbler.studies.spec import RunSpec, Study
 from nibbler.studies.store import ResultsFolder
 
+PACKS_AT_ONCE = 8  # or being compiled
 _ASK_JAX = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); import jax; print(jax.default_backend())"
 
 
@@ -58,11 +60,16 @@ def run_study(
     packs, jobs = _sort(study, results, tell)
     options: dict[str, Any] = {"save_every": save_every, "tracking": tracking}
     pool = Pool(results, options, tell)
-    with stop_on_signal() as stop_asked, ThreadPoolExecutor(1) as beside:
+    shares = DeviceShares(engine_module("cuda").num_multiprocessors())
+    with stop_on_signal() as stop_asked, ThreadPoolExecutor(1 + PACKS_AT_ONCE) as beside:
+
+        def run_shape(specs: list[RunSpec]) -> None:
+            run_packs("cuda", specs, results, stop=stop_asked, on_event=tell, shares=shares, **options)
+
         try:
             others = beside.submit(pool.work, jobs, workers or available_cores(), stop_asked)
-            for pack in packs:
-                run_packs("cuda", pack, results, stop=stop_asked, on_event=tell, **options)
+            for pack in [beside.submit(run_shape, specs) for specs in packs]:
+                pack.result()
             others.result()
         finally:
             pool.give_up()

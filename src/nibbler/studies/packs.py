@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
 import warnings
 from collections import deque
@@ -16,6 +17,7 @@ import numpy as np
 from nibbler.agents.config import AgentConfig
 from nibbler.engines.run import engine_module
 from nibbler.studies.build import build_agent, build_environment
+from nibbler.studies.device_shares import DeviceShares
 from nibbler.studies.events import OnEvent, RunEvent
 from nibbler.studies.execute import LARGEST_SAVING_SHARE, PROGRESS_SECONDS, SAVE_EVERY, failure
 from nibbler.studies.lock import RunLock, RunLockedError
@@ -24,6 +26,13 @@ from nibbler.studies.spec import RunSpec
 from nibbler.studies.store import DamagedCheckpointWarning, ResultsFolder
 
 Problem = tuple[Any, AgentConfig, int]  # environment, config, seed
+Share = Callable[[], float]  # of the device that is in use, now
+
+_catching_warnings = threading.Lock()  # which Python does for all threads at once
+
+
+def _all_of_it() -> float:
+    return 1.0
 
 
 def build_problems(specs: Sequence[RunSpec]) -> list[Problem]:
@@ -45,20 +54,33 @@ def run_packs(
     *,
     stop: Callable[[], bool],
     on_event: OnEvent,
+    shares: DeviceShares | None = None,
     save_every: float = SAVE_EVERY,
     tracking: str | None = None,
 ) -> None:
     """Run specs of one shape to their end, or until `stop()`, as many at once as the device has room for.
 
-    Errors are told as events: what fails, fails for all that were side by side.
+    With `shares`, threads that run different shapes take their shares of the device from it; without, the
+    device is all theirs. Errors are told as events: what fails, fails for all that were side by side.
     """
     left = list(specs)
+    module = engine_module(engine)
     while left and not stop():
         together = left[:1]
         try:
-            room = engine_module(engine).room_for(*build_problems(together)[0][:2])
-            together = left[:room]
-            _run_together(engine, together, results, on_event, stop, save_every, tracking)
+            with ExitStack() as held:
+                share: Share = _all_of_it
+                if shares is not None:
+                    held.enter_context(module.own_stream())
+                env, config, _ = build_problems(together)[0]
+                together = left[: module.room_for(env, config)]
+                if shares is not None:
+                    parts = module.multiprocessors_per_run(env, config)
+                    admitted, share = held.enter_context(shares.take(len(together), parts))
+                    together = together[:admitted]
+                    if stop():
+                        break
+                _run_together(engine, together, results, on_event, stop, share, save_every, tracking)
         except Exception as error:  # the other packs go on
             for spec in together:
                 on_event(failure(spec, results.run(spec), error))
@@ -73,6 +95,7 @@ def _run_together(
     results: ResultsFolder,
     tell: OnEvent,
     stop: Callable[[], bool],
+    share: Share,
     save_every: float,
     tracking: str | None,
 ) -> None:
@@ -98,7 +121,7 @@ def _run_together(
         for pack in _in_step([spec for spec in specs if spec.id in locks], results, tell):
             sessions: list[Session] = []
             try:
-                _open(engine, pack, results, tracking, tell, sessions)
+                _open(engine, pack, results, share, tracking, tell, sessions)
                 under_way.update((session.spec.id, session) for session in sessions)
                 _advance(sessions, [locks[spec.id] for spec in pack], tell, stop, save_every)
             except Exception as error:
@@ -125,7 +148,7 @@ def _in_step(specs: Sequence[RunSpec], results: ResultsFolder, tell: OnEvent) ->
             path.unlink(missing_ok=True)
     packs: dict[int, list[RunSpec]] = {}
     for spec in specs:
-        with warnings.catch_warnings(record=True) as caught:
+        with _catching_warnings, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", DamagedCheckpointWarning)
             loaded = results.run(spec).load_checkpoint()
         for warning in caught:
@@ -138,13 +161,14 @@ def _open(
     engine: str,
     specs: Sequence[RunSpec],
     results: ResultsFolder,
+    share: Share,
     tracking: str | None,
     tell: OnEvent,
     sessions: list[Session],
 ) -> None:
     """Put the specs side by side on the device and add a session for each."""
     problems = build_problems(specs)
-    pack = _Pack(engine_module(engine).open_packed_runs(problems), specs[0])
+    pack = _Pack(engine_module(engine).open_packed_runs(problems), specs[0], share)
     for index, (spec, (_, config, _)) in enumerate(zip(specs, problems, strict=True)):
         folder = results.run(spec)
         folder.create(spec)
@@ -197,10 +221,12 @@ def _advance(
 class _Pack:
     """Packed runs that go to the end of a bin at once; their sessions then take what came of it."""
 
-    def __init__(self, packed: Any, spec: RunSpec) -> None:
+    def __init__(self, packed: Any, spec: RunSpec, share: Share) -> None:
         self.packed = packed
         self.step = 0
+        self.device_seconds = 0.0  # of all runs together, each pack beside this one having its own
         self.queues: dict[int, deque[tuple[int, float, float]]] = {}  # by the number of the run
+        self._share = share
         self._bin_size, self._steps = spec.bin_size, spec.steps
 
     def advance(self, size: int) -> None:
@@ -210,6 +236,7 @@ class _Pack:
         began = time.perf_counter()
         sums = self.packed.advance_bins(blocks, size)
         seconds = (time.perf_counter() - began) / blocks
+        self.device_seconds += seconds * blocks * self._share()
         for index, queue in self.queues.items():
             queue.extend((size, float(total), seconds) for total in sums[index])
         self.step += blocks * size
@@ -235,6 +262,10 @@ class _Member:
     def clock(self) -> float:
         """Seconds of the launches that this run took part in."""
         return self._seconds
+
+    def device_seconds(self) -> float:
+        """This run's part of the device's time: side by side, runs share it."""
+        return self._pack.device_seconds / len(self._pack.queues)
 
     def advance(self, steps: int) -> float:
         return float(self.advance_bins(1, steps)[0])

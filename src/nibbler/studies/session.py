@@ -216,12 +216,18 @@ class Session:
             "to": self.step,
             "seconds": round(self._work - self._work_before, 3),
             "compiling_seconds": round(self._compiling, 3),
+            **self._device_seconds(),
             "steps_per_second": self.steps_per_second,
             "started": self._started,
             **provenance(),
         }
         current = [segment] if self.step > self._began else []
         return {"spec": self.spec.id, "engine": self.engine, "segments": [*self._segments, *current]}
+
+    def _device_seconds(self) -> dict[str, float]:
+        """A run's part of the time of a device that it shares, where it knows it."""
+        own: Callable[[], float] | None = getattr(self.run, "device_seconds", None)
+        return {} if own is None else {"device_seconds": round(own(), 3)}
 
     def _arrays(self) -> dict[str, np.ndarray]:
         state = self.run.state() if self.resumable else {}

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
@@ -121,6 +122,7 @@ def module() -> ModuleType:
     fake.RawModule = RawModule
     fake.cuda = SimpleNamespace(
         Device=Device,
+        Stream=lambda non_blocking: nullcontext(),
         runtime=SimpleNamespace(
             CUDARuntimeError=LaunchError,
             getDeviceCount=lambda: 1,

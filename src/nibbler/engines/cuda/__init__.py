@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nibbler.agents.config import AgentConfig, NibblerConfig, QLearningConfig, QVLearningConfig
-from nibbler.engines.cuda.device import require_gpu
+from nibbler.engines.cuda.device import device_attribute, require_gpu
 from nibbler.engines.initial import (
     initial_network_state,
     initial_nibbler_state,
@@ -85,6 +85,25 @@ def room_for(env: Environment, config: AgentConfig) -> int:
     one = open_packed_runs([(env, config, 0)])
     free = cupy.cuda.runtime.memGetInfo()[0]
     return max(1, min(one.runs_side_by_side, int(0.8 * free) // one.bytes_per_run))
+
+
+def multiprocessors_per_run(env: Environment, config: AgentConfig) -> int:
+    """How many multiprocessors a run of this shape keeps busy: one for every block.
+
+    Blocks wait for each other, so launches that share the device must all be resident at once. They are, if
+    together they have no more blocks than there are multiprocessors.
+    """
+    return int(open_packed_runs([(env, config, 0)]).blocks)
+
+
+def num_multiprocessors() -> int:
+    """How many the device has."""
+    return device_attribute("MultiProcessorCount")
+
+
+def own_stream() -> Any:
+    """A context in which a thread's launches wait for none of another thread's."""
+    return require_gpu().cuda.Stream(non_blocking=True)
 
 
 class CudaRun:
