@@ -136,6 +136,21 @@ def test_stopping_packing_and_moving_change_no_bit(env, name):
     equal_bits(together.state(1), whole.state(0))
 
 
+def test_sums_of_errors_do_not_depend_on_how_steps_are_cut_into_launches(env):
+    for config, names in ((NIBBLER, ("answer_error", "main_error")), (CONFIGS["q"], ("value_error",))):
+        states = []
+        for launches in (1, 4):
+            packed = packed_run(env, config)
+            long_ago = packed.state(0)
+            for name in names:  # large, so that every addition rounds
+                long_ago[name] = np.full_like(long_ago[name], 1e9 / 3)
+            packed.restore(0, long_ago)
+            for _ in range(launches):
+                packed.advance_bins(1, 40 // launches)
+            states.append(packed.state(0))
+        equal_bits(*({name: state[name] for name in names} for state in states))
+
+
 def test_a_checkpoint_of_the_cpu_goes_on_in_the_kernels(env):
     cpu, reference = open_run(env, NIBBLER, 5, "cpu"), open_run(env, NIBBLER, 5, "reference")
     cpu.advance(60)
@@ -161,7 +176,8 @@ def test_a_study_on_the_gpu_runner_has_the_curves_of_runs_alone(tmp_path):
     agent = {"name": "nibbler", "num_questions": 3, "inputs_per_question": 12, "hidden_units": 32}
     catch = {"name": "multi_catch", "num_boards": 2}
     specs = tuple(RunSpec(catch, agent, 100, seed, "cuda", 50) for seed in range(3))
-    outcome = run_study(Study("emulated", "smoke", specs), tmp_path, runner="gpu", workers=1)
+    beside = RunSpec(catch, {"name": "q-learning", "hidden_units": 32}, 100, 0, "cuda", 50)
+    outcome = run_study(Study("emulated", "smoke", (*specs, beside)), tmp_path, runner="gpu", workers=1)
     assert outcome.complete
     env = multi_catch(2)
     settings = {key: value for key, value in agent.items() if key != "name"}

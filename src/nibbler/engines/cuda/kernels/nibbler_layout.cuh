@@ -101,7 +101,7 @@ struct QuestionShared {
   float support_momentum[FEATURES_PADDED];
 #endif
 #endif
-  RowEntry entries[2][round_up(ROWS, BATCH)];  // active rows of x_t and x_{t+1}
+  RowEntry entries[2][round_up(ROWS + 1, BATCH)];  // active rows of x_t and x_{t+1}, and one that is swapped in
   u32 last[ROWS];
   u16 slot[ROWS];
   RowPool pool;

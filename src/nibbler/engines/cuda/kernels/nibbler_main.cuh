@@ -77,7 +77,7 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
   int count_t = 0, count_own = 0;      // own features in x_t; in the x_t that is being learned from
   u32 seen_t = 0;                      // active features in x_t
   u64 active_features = 0;
-  double bin_sum = 0.0, error_sum = 0.0;
+  double bin_sum = 0.0, error_sum = state.main_error[run];
   u32 bin = 0, in_bin = 0;
   int action = scalars.action;
 
@@ -272,7 +272,7 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
     if (rank == 0) {
 #pragma unroll
       for (int a = 0; a < ACTIONS; ++a) state.action_counts[(size_t)run * ACTIONS + a] = action_counts[a];
-      state.main_error[run] += error_sum;
+      state.main_error[run] = error_sum;
       scalars_out->action = action;
       scalars_out->step = scalars.step + num_steps;
     }

@@ -72,6 +72,32 @@ __device__ __noinline__ Units random_row(u64 seed, u64 step, int question, int r
   return w;
 }
 
+// Algorithm 4: input `low` of the question gives its row to feature `high`. The row starts anew, at zero or, with
+// `fresh`, at random. Called before the rows learn, which this one need not do any more. Lists stay in order: the row is
+// taken out of both and, if `high` is active in x_{t+1}, put at the end of the second; `last` tells in which it is.
+__device__ __forceinline__ void swap_input(const Question& q, int p, const Extremes& extremes, Place* place, int* inputs,
+                                           RowEntry* entries_t, int count_t, RowEntry* entries_next, int count_next,
+                                           bool active, u32 step) {
+  const Rows& rows = q.rows;
+  for (int k = q.rank; k < max(count_t, count_next); k += QUESTION_THREADS) {
+    if (k < count_t && (entries_t[k].row & ~FRESH) == (u32)p) entries_t[k] = empty_entry(rows);
+    if (k < count_next && (entries_next[k].row & ~FRESH) == (u32)p) entries_next[k] = empty_entry(rows);
+  }
+  if (q.rank == 0) {
+    place[extremes.low] = nowhere<Place>();
+    place[extremes.high] = (Place)p;
+    inputs[p] = (int)extremes.high;
+    rows.last[p] = active ? step + 1u : step;
+    if (active) {
+      claim_slot(rows, (u32)p);
+      entries_next[count_next] = {rows.address((u32)p), 0.0f, (u32)p, 0.0f, 0.0f, 0.0f, 0.0f};
+    } else {
+      give_back_slot(rows, (u32)p);
+    }
+  }
+  question_sync(q);
+}
+
 __device__ __forceinline__ void read_slots(const int* active, int (&features)[CHUNKS], int rank) {
 #pragma unroll
   for (int c = 0; c < CHUNKS; ++c) {
@@ -148,12 +174,12 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
   const double spread = sqrt(3.0 / INPUTS);  // of new weights
   int cumulant = state.cumulants[index];
   u64 swaps = 0, active_rows = 0;
-  double error_sum = 0.0;
+  double error_sum = state.answer_error[index];  // not from zero: sums must not depend on how steps are cut into launches
   question_sync(q);
   find_extremes<QUESTION_THREADS>(support, place, &s.extremes, s.scratch, rank, q.barrier);
 
   Units z_t = zero_units();
-  int count_t = 0;
+  int count_t = 0, rows_t = 0;  // length of the list of x_t, and how many of its entries are rows
   bool stale = true;  // the list of active rows and the units of x_t must be made anew
   group_sync<THREADS>(0);
   for (u32 i = 0; i < num_steps; ++i) {
@@ -168,7 +194,7 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
 
     // forward
     if (stale) {
-      count_t = list_active_rows<true>(q, clock, features_t, entries_t);
+      count_t = rows_t = list_active_rows<true>(q, clock, features_t, entries_t);
       z_t = settle_rows(rows, entries_t, count_t, lane);
       stale = false;
     }
@@ -214,6 +240,26 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
     }
     const float target = total[CUMULANT_NEXT] + scalars.gamma * total[ANSWER_V_NEXT];
     const float error_v = target - total[ANSWER_V_T], error_q = target - total[ANSWER_Q_T];
+    active_rows += rows_t;
+    rows_t = count_next;
+    const Extremes extremes = s.extremes;
+    const bool swap = incremental_top_k(extremes, scalars.input_threshold);
+    int swapped_in = 0;
+    if (swap) {
+      const int p = place[extremes.low];
+      const bool was_active = s.last[p] == step + 1u;
+      bool mine = false;
+#pragma unroll
+      for (int c = 0; c < CHUNKS; ++c) mine |= features_next[c] == (int)extremes.high;
+      swapped_in = group_any<QUESTION_THREADS>(mine, q.barrier);
+      swap_input(q, p, extremes, place, inputs, entries_t, count_t, entries_next, count_next, swapped_in, step);
+      const Units fresh =
+          SWAPPED_RANDOM ? random_row(scalars.seed, (u64)step + 1, question, p, first_unit, spread) : zero_units();
+      Row{fresh, zero_units()}.store(rows.address((u32)p) + rows.offset);
+      stale = SWAPPED_RANDOM;  // zeros leave the sum over the list as it is
+      rows_t += swapped_in - was_active;
+      ++swaps;
+    }
     Units gradient;
 #pragma unroll
     for (int u = 0; u < UNITS; ++u)
@@ -225,29 +271,9 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
     co_opt(answer_v, answer_v_momentum, phi_t, error_v, scalars.alpha_answer, scalars.nu);
     z_t = update_rows(rows, clock, entries_t, count_t, entries_next, count_next, gradient, lane, q.warp == 0);
     error_sum += fabsf(error_v);
-    active_rows += count_t;
-    count_t = count_next;
+    count_t = count_next + swapped_in;
 
     // Algorithm 4: select_inputs
-    const Extremes extremes = s.extremes;
-    const bool swap = incremental_top_k(extremes, scalars.input_threshold);
-    if (swap) {
-      const int p = place[extremes.low];
-      question_sync(q);
-      if (rank == 0) {
-        place[extremes.low] = nowhere<Place>();
-        place[extremes.high] = (Place)p;
-        inputs[p] = extremes.high;
-        s.last[p] = step;
-        give_back_slot(rows, (u32)p);
-      }
-      const Units fresh =
-          SWAPPED_RANDOM ? random_row(scalars.seed, (u64)step + 1, question, p, first_unit, spread) : zero_units();
-      Row{fresh, zero_units()}.store(rows.in_global_memory((u32)p) + rows.offset);
-      ++swaps;
-      stale = true;
-      question_sync(q);
-    }
     const float support_error =
         total[CUMULANT_NEXT] + scalars.gamma * total[SUPPORT_NEXT] - total[SUPPORT_T];
     update_linear<QUESTION_THREADS>(support, support_momentum, place, features_t, support_error,
@@ -313,6 +339,6 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
     state.cumulants[index] = cumulant;
     state.input_swaps[index] += swaps;
     state.active_rows[index] += active_rows;
-    state.answer_error[index] += error_sum;
+    state.answer_error[index] = error_sum;
   }
 }

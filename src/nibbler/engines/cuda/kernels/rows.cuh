@@ -41,6 +41,9 @@ struct Rows {
     return global + (size_t)row * (ROW_BYTES * UNIT_BLOCKS);
   }
   __device__ __forceinline__ char* in_slot(u32 slot_number) const { return slots + slot_number * ROW_BYTES; }
+  __device__ __forceinline__ char* address(u32 row) const {
+    return slot[row] != NO_SLOT ? in_slot(slot[row]) : in_global_memory(row);
+  }
 };
 
 // What the thread that enters rows needs to know.
@@ -110,6 +113,12 @@ __device__ __forceinline__ void give_back_slot(const Rows& rows, u32 row) {
   rows.pool.free_slots[free] = slot;
   rows.pool.num_free = free + 1;
   rows.slot[row] = NO_SLOT;
+}
+
+// A slot for one row, if it has none and one is free; by one thread, while nobody takes.
+__device__ __forceinline__ void claim_slot(const Rows& rows, u32 row) {
+  if (rows.slot[row] != NO_SLOT || rows.pool.num_free <= 0) return;
+  rows.slot[row] = rows.pool.free_slots[--rows.pool.num_free];
 }
 
 // This thread's units of every row that is in a slot, back to global memory.

@@ -165,7 +165,7 @@ __device__ void main_warps(Shared& shared, const Rows& rows, const State& state,
   for (int a = 0; a < ACTIONS; ++a) action_counts[a] = state.action_counts[(size_t)run * ACTIONS + a];
   const u32 num_steps = num_bins * bin_size;
   u64 active_rows = 0;
-  double bin_sum = 0.0, error_sum = 0.0;
+  double bin_sum = 0.0, error_sum = state.value_error[run];
   u32 bin = 0, in_bin = 0;
   int action = scalars.action;
 
@@ -265,7 +265,7 @@ __device__ void main_warps(Shared& shared, const Rows& rows, const State& state,
     if (rank == 0) {
 #pragma unroll
       for (int a = 0; a < ACTIONS; ++a) state.action_counts[(size_t)run * ACTIONS + a] = action_counts[a];
-      state.value_error[run] += error_sum;
+      state.value_error[run] = error_sum;
       scalars_out->action = action;
       scalars_out->step = scalars.step + num_steps;
     }
