@@ -80,6 +80,13 @@ def test_linear_growth_needs_three_sizes_and_two_seeds() -> None:
     assert status(checks.nibbler_is_nearly_linear, *two) == "not enough data"
     single = [measured("nibbler", n, 2 * n, seeds=1) for n in (2, 4, 8, 16)]
     assert status(checks.nibbler_is_nearly_linear, *single) == "not enough data"
+    several = [measured("nibbler", n, 2 * n) for n in (2, 4, 8)]
+    found = judged(
+        checks.nibbler_is_nearly_linear, *several, measured("nibbler", 16, 32, seeds=1, planned_seeds=3)
+    )
+    assert found.status == "holds so far"
+    assert "exponent 1.00 (1.00 to 1.00) over 2 to 16 boards" in found.numbers
+    assert found.part == "Nibbler on 16 boards: 1 of 3 seeds"
 
 
 def test_a_size_that_nibbler_missed_contradicts_linear_growth() -> None:
@@ -182,6 +189,11 @@ def test_only_nibbler_learns_128_boards() -> None:
     ours = measured("nibbler", 128, 50)
     assert status(checks.only_nibbler_learns_128, ours, measured("q-learning", 128, None)) == "holds so far"
     assert status(checks.only_nibbler_learns_128, ours, measured("q-learning", 128, 60)) == "not confirmed"
+    others = [measured(agent, 128, None) for agent in checks.BASELINES]
+    assert status(checks.only_nibbler_learns_128, ours, *others) == "confirmed"
+    first = measured("nibbler", 128, 50, seeds=1, planned_seeds=3)
+    found = judged(checks.only_nibbler_learns_128, first, *others)
+    assert (found.status, found.part) == ("holds so far", "Nibbler on 128 boards: 1 of 3 seeds")
 
 
 @pytest.mark.parametrize(

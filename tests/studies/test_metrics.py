@@ -203,6 +203,16 @@ def test_power_law_interval_holds_the_true_exponent_on_noisy_seeds() -> None:
     assert law.exponent.high - law.exponent.low < 0.5
 
 
+def test_power_law_takes_a_size_with_one_seed_as_it_is() -> None:
+    spread = Estimate(20.0, 18.0, 22.0, replicas=np.linspace(18.0, 22.0, 101))
+    law = metrics.power_law({2: Estimate(10.0), 4: spread})
+    assert law.exponent.value == pytest.approx(1.0)
+    assert (law.exponent.low, law.exponent.high) == pytest.approx(
+        (math.log2(1.81), math.log2(2.19)), abs=0.01
+    )
+    assert not metrics.power_law({2: Estimate(10.0), 4: Estimate(20.0)}).exponent.has_interval
+
+
 def test_power_law_names_the_sizes_that_were_not_reached_and_leaves_them_out() -> None:
     law = metrics.power_law({2: Estimate(10.0), 4: Estimate(20.0), 8: Estimate(math.inf, bound=99.0)})
     assert law.exponent.value == pytest.approx(1.0)

@@ -51,8 +51,8 @@ def nibbler_outperforms(e: Evidence) -> tuple[bool, str]:
 
 
 def only_nibbler_learns_128(e: Evidence) -> tuple[bool, str]:
-    ours = e.needed("nibbler", 128)
-    # One long run that stays at the random line is telling, whatever another seed does.
+    # One long run that learns, or stays at the random line, is telling, whatever another seed does.
+    ours = e.needed("nibbler", 128, seeds=1)
     others = {a: m for a in BASELINES if (m := e.offered(a, 128, whole=False, seeds=1)) is not None}
     if not others:
         raise NotEnoughDataError("no baseline has been run on 128 boards")
@@ -123,7 +123,10 @@ def linear_fails(e: Evidence) -> tuple[bool, str]:
 
 
 def nibbler_is_nearly_linear(e: Evidence, agent: str = "nibbler") -> tuple[bool, str]:
-    outcome = e.decided(e.usable(agent))
+    found = e.usable(agent, seeds=1)
+    if sum(m.curves.num_seeds > 1 for m in found.values()) < 3:
+        raise NotEnoughDataError(f"{agent_label(agent)} has two seeds on fewer than three sizes")
+    outcome = e.decided(found)
     missed = [n for n, reached in outcome.items() if not reached]
     law = e.results.power_law(agent, only=[n for n, reached in outcome.items() if reached])
     if len(law.fitted) < 3:
@@ -136,7 +139,7 @@ def nibbler_is_nearly_linear(e: Evidence, agent: str = "nibbler") -> tuple[bool,
 
 
 def doubling_costs_twice(e: Evidence) -> tuple[bool, str]:
-    outcome = e.decided(e.usable("nibbler"))
+    outcome = e.decided(e.usable("nibbler", seeds=1))
     ratios = {
         n: r for n, r in e.results.doubling_ratios("nibbler").items() if outcome.get(n) and 2 * n in outcome
     }

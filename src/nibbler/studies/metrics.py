@@ -250,7 +250,8 @@ def power_law(by_boards: Mapping[int, Estimate]) -> PowerLaw:
     """Exponent of steps to threshold against boards, with its bootstrap interval over seeds.
 
     Sizes that were not reached (or needed 0 steps) cannot be fitted and are listed. A bootstrap replica in
-    which a fitted size is not reached counts as an infinite exponent: the interval is then open upwards.
+    which a fitted size is not reached counts as an infinite exponent: the interval is then open upwards. A
+    size with one seed enters every replica as it is, if it is not the only kind.
     """
     fitted = tuple(n for n in sorted(by_boards) if by_boards[n].reached and by_boards[n].value > 0)
     missing = tuple(n for n in sorted(by_boards) if not by_boards[n].reached)
@@ -260,9 +261,11 @@ def power_law(by_boards: Mapping[int, Estimate]) -> PowerLaw:
     log_steps = np.log(np.array([by_boards[n].value for n in fitted]))
     exponent = float(_log_slopes(log_boards, log_steps[None])[0])
     scale = math.exp(float(log_steps.mean() - exponent * log_boards.mean()))
-    replicas = [by_boards[n].replicas for n in fitted]
-    if any(r.size == 0 for r in replicas):
+    resamples = max(by_boards[n].replicas.size for n in fitted)
+    if resamples == 0:
         return PowerLaw(Estimate(exponent), scale, fitted, missing)
+    alone = {n: np.full(resamples, by_boards[n].value) for n in fitted if by_boards[n].replicas.size == 0}
+    replicas = [alone.get(n, by_boards[n].replicas) for n in fitted]
     generator = np.random.default_rng(2)
     stacked = np.stack([generator.permutation(r) for r in replicas], axis=-1)
     with np.errstate(divide="ignore"):
