@@ -55,26 +55,34 @@ __device__ __forceinline__ int list_active_rows(const Question& q, const RowCloc
   return total;
 }
 
-// New random weights for some units of a row of w_u, at the end of the update that reaches clock `step`.
-__device__ __noinline__ Units random_row(u64 seed, u64 step, int question, int row, int first_unit, double spread) {
+// New random weights for rows of w_u, at the end of the update that reaches clock `step`; thread `rank` of `count`. The
+// first of the rows is at `address`. Four units share a draw, so a thread makes four at a time, of any row.
+__device__ __noinline__ void draw_rows(char* address, u64 seed, u64 step, int question, int first_row, int num_rows,
+                                       int rank, int count) {
+  constexpr int FOURS = HIDDEN / 4;  // of a row's weights; as many of its momentum follow
   // a 24-bit number times the spread, rounded once: the spread as a sum of two floats
+  const double spread = sqrt(3.0 / INPUTS);
   const float coarse = (float)spread, fine = (float)(spread - coarse);
-  Units w = zero_units();
-  uint4 words = make_uint4(0u, 0u, 0u, 0u);
+#pragma unroll 4
+  for (int k = rank; k < num_rows * FOURS; k += count) {
+    const int row = k / FOURS, four = k % FOURS;
+    const u32 slot = (u32)((question * ROWS + first_row + row) * DRAWS_PER_ROW + four);
+    const uint4 words = draw(seed, STREAM_HIDDEN, step, slot);
+    float w[4];
 #pragma unroll
-  for (int u = 0; u < UNITS; ++u) {
-    const int unit = first_unit + u;
-    if (u == 0 || unit % 4 == 0)
-      words = draw(seed, STREAM_HIDDEN, step, (u32)((question * ROWS + row) * DRAWS_PER_ROW + unit / 4));
-    const float number = (float)(lane_of(words, unit % 4) >> 8) * 0x1p-23f - 1.0f;
-    if (unit < HIDDEN_USED) w.x[u] = fmaf(number, coarse, number * fine);
+    for (int u = 0; u < 4; ++u) {
+      const float number = (float)(lane_of(words, u) >> 8) * 0x1p-23f - 1.0f;
+      w[u] = 4 * four + u < HIDDEN_USED ? fmaf(number, coarse, number * fine) : 0.0f;
+    }
+    float4* const to = reinterpret_cast<float4*>(address + (u32)row * ROW_BYTES) + four;
+    to[0] = make_float4(w[0], w[1], w[2], w[3]);
+    to[FOURS] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
   }
-  return w;
 }
 
-// Algorithm 4: input `low` of the question gives its row to feature `high`. The row starts anew, at zero or, with
-// `fresh`, at random. Called before the rows learn, which this one need not do any more. Lists stay in order: the row is
-// taken out of both and, if `high` is active in x_{t+1}, put at the end of the second; `last` tells in which it is.
+// Algorithm 4: input `low` of the question gives its row to feature `high`; its new weights are the caller's to write.
+// Called before the rows learn, which this one need not do any more. Lists stay in order: the row is taken out of both
+// and, if `high` is active in x_{t+1}, put at the end of the second.
 __device__ __forceinline__ void swap_input(const Question& q, int p, const Extremes& extremes, Place* place, int* inputs,
                                            RowEntry* entries_t, int count_t, RowEntry* entries_next, int count_next,
                                            bool active, u32 step) {
@@ -171,7 +179,6 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
     store_units(&s.main_q[a][first_unit], load_units(state.main_q + main_at));
     store_units(&s.main_q_momentum[a][first_unit], load_units(state.main_q_momentum + main_at));
   }
-  const double spread = sqrt(3.0 / INPUTS);  // of new weights
   int cumulant = state.cumulants[index];
   u64 swaps = 0, active_rows = 0;
   double error_sum = state.answer_error[index];  // not from zero: sums must not depend on how steps are cut into launches
@@ -253,9 +260,11 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
       for (int c = 0; c < CHUNKS; ++c) mine |= features_next[c] == (int)extremes.high;
       swapped_in = group_any<QUESTION_THREADS>(mine, q.barrier);
       swap_input(q, p, extremes, place, inputs, entries_t, count_t, entries_next, count_next, swapped_in, step);
-      const Units fresh =
-          SWAPPED_RANDOM ? random_row(scalars.seed, (u64)step + 1, question, p, first_unit, spread) : zero_units();
-      Row{fresh, zero_units()}.store(rows.address((u32)p) + rows.offset);
+      char* const row = rows.address((u32)p);
+      if (SWAPPED_RANDOM)
+        draw_rows(row, scalars.seed, (u64)step + 1, question, p, 1, rank, QUESTION_THREADS);
+      else
+        Row{zero_units(), zero_units()}.store(row + rows.offset);
       stale = SWAPPED_RANDOM;  // zeros leave the sum over the list as it is
       rows_t += swapped_in - was_active;
       ++swaps;
@@ -299,11 +308,8 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
           stale = true;
           empty_pool<QUESTION_THREADS>(rows, ROWS, rank);
         }
-        char* const changed_rows = rows.global + (ptrdiff_t)(changed - question) * (ROWS * ROW_BYTES) + rows.offset;
-        for (int p = local; p < ROWS; p += present) {
-          const Units fresh = random_row(scalars.seed, (u64)step + 1, changed, p, first_unit, spread);
-          Row{fresh, zero_units()}.store(changed_rows + (u32)p * ROW_BYTES);
-        }
+        char* const changed_rows = rows.global + (ptrdiff_t)(changed - question) * (ROWS * ROW_BYTES);
+        draw_rows(changed_rows, scalars.seed, (u64)step + 1, changed, 0, ROWS, threadIdx.x, present * QUESTION_THREADS);
         barrier_sync(ALL_QUESTIONS_BARRIER, present * QUESTION_THREADS);
       }
     }
