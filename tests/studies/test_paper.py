@@ -126,7 +126,7 @@ def test_the_runs_of_a_study_keep_their_ids() -> None:
     """Results are stored under these: a change here orphans them."""
     ids = {
         "curves": "c5bfb317",
-        "q-sweep": "8d09b579",
+        "q-sweep": "9c5be9db",
         "hidden-units": "f65546c7",
         "heterogeneous": "b417e77a",
         "fixed-nibbler": "ec375c4d",

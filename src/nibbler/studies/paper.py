@@ -136,7 +136,8 @@ def q_sweep(size: str) -> list[RunSpec]:
             for momentum in momenta:
                 for step_size in step_sizes:
                     agent = q_agent(hidden_units=units, step_size=step_size, momentum=momentum)
-                    specs += runs(size, n, agent, seeds, steps.get(n))
+                    own = "step_size" in agent or "momentum" in agent  # others have it too, if not
+                    specs += runs(size, n, agent, seeds, steps.get(n), packs=own)
         if size == "paper":
             specs += runs(size, n, nibbler_agent(n), seeds_for(size, "nibbler"))
     return specs

@@ -57,9 +57,19 @@ def q_agent(**settings: Any) -> dict[str, Any]:
 
 
 def runs(
-    size: str, boards: int, agent: Mapping[str, Any], seeds: int, steps: int | None = None, **settings: Any
+    size: str,
+    boards: int,
+    agent: Mapping[str, Any],
+    seeds: int,
+    steps: int | None = None,
+    *,
+    packs: bool = False,
+    **settings: Any,
 ) -> list[RunSpec]:
-    """The runs of one setting, one per seed."""
+    """The runs of one setting, one per seed.
+
+    On small problems they are for the CPU, unless the study `packs`: has many runs of one shape for a GPU.
+    """
     if steps is None:
         steps = STEPS[size][boards]
         if size != "smoke" and agent["name"] in ("q-learning", "qv-learning"):
@@ -70,7 +80,7 @@ def runs(
         and not settings
     ):
         return nibbler_on_32()[: seeds if seeds < SEEDS["nibbler"] else None]
-    engine = "cpu" if size == "paper" and boards in LAPTOP_STEPS else ENGINE[size]
+    engine = "cpu" if size == "paper" and boards in LAPTOP_STEPS and not packs else ENGINE[size]
     if agent["name"] == "rainbow":
         engine = "jax"
     return [
