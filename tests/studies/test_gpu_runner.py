@@ -1,5 +1,6 @@
 """The GPU runner's packing, locking and saving, with a stand-in for the GPU that works on the CPU engine."""
 
+import signal
 import threading
 import time
 from contextlib import nullcontext
@@ -139,6 +140,23 @@ def test_a_shape_that_needs_the_whole_device_is_alone_on_it(tmp_path, monkeypatc
     study = Study("two", "smoke", (spec("linear", 0), spec("random", 0), spec("linear", 0, boards=3)))
     assert run_study(study, tmp_path, runner="gpu").complete
     assert most == [1]
+
+
+def test_ctrl_c_stops_a_pack_whichever_thread_it_reaches(tmp_path, monkeypatch):
+    study = Study("long", "smoke", (spec("linear", 0, steps=200_000),))
+
+    def interrupt():
+        if len(PackedOnCpu.launches) == 5:
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # this thread, which is the pack's
+        time.sleep(0.02)
+
+    monkeypatch.setattr(GPU, "before_launch", interrupt)
+    outcome = run_study(study, tmp_path, runner="gpu")
+    assert outcome.interrupted
+    (event,) = outcome.of_kind("stopped")
+    assert 0 < event.step < study.runs[0].steps
+    monkeypatch.setattr(GPU, "before_launch", lambda: None)
+    assert run_study(study, tmp_path, runner="gpu").complete
 
 
 def test_a_failing_launch_fails_its_pack_only_and_the_study_resumes(tmp_path, monkeypatch):

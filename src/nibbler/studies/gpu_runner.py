@@ -11,7 +11,7 @@ import json
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -68,15 +68,24 @@ def run_study(
 
         try:
             others = beside.submit(pool.work, jobs, workers or available_cores(), stop_asked)
-            for pack in [beside.submit(run_shape, specs) for specs in packs]:
-                pack.result()
-            others.result()
+            _wait_for([others, *(beside.submit(run_shape, specs) for specs in packs)])
         finally:
             pool.give_up()
             beside.shutdown()
             pool.close()
         outcome.interrupted = stop_asked()
     return outcome
+
+
+def _wait_for(work: list[Future[Any]]) -> None:
+    """Wait for all, and raise what one of them raised.
+
+    Ctrl-C may reach any thread, but its handler runs in this one, which therefore wakes up now and then.
+    """
+    while wait(work, timeout=0.2).not_done:
+        pass
+    for future in work:
+        future.result()
 
 
 def _sort(study: Study, results: ResultsFolder, tell: OnEvent) -> tuple[list[list[RunSpec]], list[Job]]:

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -34,6 +35,7 @@ extern "C" int launch_kernel(int blocks, int threads, int shared_bytes, const St
 """
 DYNAMIC_SHARED = "extern __shared__ __align__(16) unsigned char memory[];"
 ORDER = SimpleNamespace(of_threads=0)  # see emulator.h
+_one_launch_at_a_time = threading.Lock()  # all kernels share the emulator's variables
 _folder = tempfile.TemporaryDirectory(prefix="nibbler-emulated-")
 
 
@@ -69,11 +71,12 @@ class Function:
             ctypes.c_void_p(a.ctypes.data) if isinstance(a, np.ndarray) else ctypes.c_uint32(int(a))
             for a in arguments
         ]
-        self.library.set_order(ORDER.of_threads)
-        if self.name == "sizes":
-            self.library.sizes(*values)
-        elif self.library.launch_kernel(grid[0], block[0], shared_mem, *values) != 0:
-            raise LaunchError("the threads of the launch wait for each other for ever")
+        with _one_launch_at_a_time:
+            self.library.set_order(ORDER.of_threads)
+            if self.name == "sizes":
+                self.library.sizes(*values)
+            elif self.library.launch_kernel(grid[0], block[0], shared_mem, *values) != 0:
+                raise LaunchError("the threads of the launch wait for each other for ever")
 
 
 class RawModule:

@@ -188,6 +188,14 @@ def test_a_study_on_the_gpu_runner_has_the_curves_of_runs_alone(tmp_path):
         np.testing.assert_allclose(curve["reward"], alone.advance_bins(2, 50) / 50)
 
 
+def test_512_boards_fit_on_the_chip_and_1024_are_refused():
+    config = NibblerConfig.for_boards(512)
+    packed = NibblerRuns([(multi_catch(512), config, 0)])
+    assert packed.kernel.shared_bytes <= emulated_cupy.Device.attributes["MaxSharedMemoryPerBlockOptin"]
+    with pytest.raises(ValueError, match="too many for the cuda engine; use engine='cpu'"):
+        NibblerRuns([(multi_catch(1024), NibblerConfig.for_boards(1024), 0)])
+
+
 def broken(monkeypatch, old, new):
     """Kernels with a mistake in them."""
     plain = device.source_of

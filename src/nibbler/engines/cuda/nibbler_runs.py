@@ -14,6 +14,7 @@ from nibbler.mdp.environment import Environment
 
 _HEADS = ("answer_v", "answer_q", "main_v", "main_q")
 _CANONICAL = {"main_v": "main_v_hidden", "main_q": "main_q_hidden"}
+MOST_QUESTIONS_PER_BLOCK = 12  # a block has 16 barriers, and each question has one
 _LIMITS = (("num_questions", 1 << 13), ("inputs_per_question", 1 << 12))
 
 
@@ -37,20 +38,21 @@ class NibblerRuns(PackedRuns[NibblerConfig]):
             env.num_actions + 4
         )  # V(x_t), Q(x_t, a_t), V(x_{t+1}), Q(x_{t+1}, a), change of a cumulant
         slots = max(board_slots(e.tables) for e, _, _ in problems)
-        chosen = plan or plan_nibbler(config, env.num_components)
+        chosen: NibblerPlan | None = plan or plan_nibbler(config, env.num_components)
         shape = (config, env.num_features, env.num_actions, env.num_components, slots)
+        while chosen is not None and not self._fits(chosen, chosen.macros(*shape)):
+            chosen = chosen.smaller()
+        if chosen is None:
+            raise ValueError(
+                f"{config.num_questions} questions on {env.num_features} features are too many for the cuda "
+                "engine; use engine='cpu'"
+            )
         macros = chosen.macros(*shape)
-        while not fits(self.kernel_name, macros):
-            smaller = chosen.smaller()
-            if smaller is None:
-                raise ValueError(
-                    f"{config.num_questions} questions on {env.num_features} features are too many for the "
-                    "cuda engine; use engine='cpu'"
-                )
-            chosen = smaller
-            macros = chosen.macros(*shape)
         self._before = [(0, 0) for _ in problems]  # weights touched and clock when a run was restored
         super().__init__(problems, macros)
+
+    def _fits(self, plan: NibblerPlan, macros: dict[str, int]) -> bool:
+        return plan.questions_per_block <= MOST_QUESTIONS_PER_BLOCK and fits(self.kernel_name, macros)
 
     def array_shapes(self) -> dict[str, tuple[tuple[int, ...], Any]]:
         config, m, actions = self.config, self.num_features, self.num_actions

@@ -23,17 +23,23 @@ struct Environment {
 constexpr int SLOTS = BOARDS * BOARD_SLOTS;
 constexpr int OBSERVED_STRIDE = round_up(BOARD_SLOTS, 4);
 
+#if BOARDS >= 512 && FEATURES < 32768
+typedef short Slot;  // an active feature, or -1; there is little room on chip beside so many boards
+#else
+typedef int Slot;
+#endif
+
 // `observed_base` and `row_base` are the board's own.
 __device__ __forceinline__ void observe_board(const Environment& env, int board, int observed_base, int state,
-                                              int* slots) {
+                                              Slot* slots) {
   const int4* observed = env.observed + (size_t)(observed_base + state) * (OBSERVED_STRIDE / 4);
 #pragma unroll
   for (int i = 0; i < BOARD_SLOTS; i += 4) {
     const int4 four = __ldg(observed + i / 4);
-    slots[board * BOARD_SLOTS + i] = four.x;
-    if (i + 1 < BOARD_SLOTS) slots[board * BOARD_SLOTS + i + 1] = four.y;
-    if (i + 2 < BOARD_SLOTS) slots[board * BOARD_SLOTS + i + 2] = four.z;
-    if (i + 3 < BOARD_SLOTS) slots[board * BOARD_SLOTS + i + 3] = four.w;
+    slots[board * BOARD_SLOTS + i] = (Slot)four.x;
+    if (i + 1 < BOARD_SLOTS) slots[board * BOARD_SLOTS + i + 1] = (Slot)four.y;
+    if (i + 2 < BOARD_SLOTS) slots[board * BOARD_SLOTS + i + 2] = (Slot)four.z;
+    if (i + 3 < BOARD_SLOTS) slots[board * BOARD_SLOTS + i + 3] = (Slot)four.w;
   }
 }
 

@@ -134,9 +134,9 @@ struct Shared {
   u32 letters[LETTERS * BLOCKS];
   u32 cumulant_change[2];  // decided by discovery for the step of that parity
   Control control[2];
-  int active[3][SLOTS];  // x_t, x_{t+1}, x_{t+2} in turn
+  Slot active[3][SLOTS];  // x_t, x_{t+1}, x_{t+2} in turn
   int states[BOARDS];
-  int possible_active[ACTIONS][SLOTS];  // x_{t+2} and its states for every A_{t+1}
+  Slot possible_active[ACTIONS][SLOTS];  // x_{t+2} and its states for every A_{t+1}
   int possible_states[ACTIONS][BOARDS];
   int row_base[BOARDS], observed_base[BOARDS];
   double possible_rewards[ACTIONS][BOARDS];

@@ -8,7 +8,7 @@ struct BaseFeatures {  // the block's own base features of the main learner (Alg
 
   // The block's own features among the active ones, by one warp; returns how many. `seen` is how many active ones of
   // all this lane has seen.
-  __device__ __forceinline__ int list_own(const int* active, u16* own, int lane, u32& seen) const {
+  __device__ __forceinline__ int list_own(const Slot* active, u16* own, int lane, u32& seen) const {
     int count = 0;
     seen = 0;
 #pragma unroll 4
@@ -121,7 +121,7 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
   for (u32 i = 0; i < num_steps; ++i) {
     const u32 step = (u32)scalars.step + i;
     Control& control = shared.control[i & 1];
-    const int* active_next = shared.active[(i + 1) % 3];
+    const Slot* active_next = shared.active[(i + 1) % 3];
 
     // forward: base features
     u32 count_taken = 0;

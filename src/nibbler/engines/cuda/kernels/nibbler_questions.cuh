@@ -106,7 +106,7 @@ __device__ __forceinline__ void swap_input(const Question& q, int p, const Extre
   question_sync(q);
 }
 
-__device__ __forceinline__ void read_slots(const int* active, int (&features)[CHUNKS], int rank) {
+__device__ __forceinline__ void read_slots(const Slot* active, int (&features)[CHUNKS], int rank) {
 #pragma unroll
   for (int c = 0; c < CHUNKS; ++c) {
     const int slot = c * QUESTION_THREADS + rank;

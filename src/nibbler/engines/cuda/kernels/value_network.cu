@@ -43,7 +43,7 @@ struct Shared {
   double rewards[MAIN_WARPS];
   int action;  // a_t
   float error_v, error_q;
-  int active[2][SLOTS];
+  Slot active[2][SLOTS];
   RowEntry entries[2][ENTRIES];
   int states[BOARDS];
   u32 last[ROWS];
@@ -63,7 +63,7 @@ extern "C" __global__ void sizes(int* out) {
 
 // Enter the active features of x_t or x_{t+1}; every input has a row of its own. By all threads of the block.
 template <bool FIRST>
-__device__ __forceinline__ void list_active_rows(const Rows& rows, const RowClock& clock, const int* active,
+__device__ __forceinline__ void list_active_rows(const Rows& rows, const RowClock& clock, const Slot* active,
                                                  RowEntry* entries) {
   for (int first = 0; first < ENTRIES; first += THREADS) {
     const int k = first + threadIdx.x;
@@ -171,7 +171,7 @@ __device__ void main_warps(Shared& shared, const Rows& rows, const State& state,
 
   // x_t is listed by the kernel; here the transition to x_{t+1} under a_t
   double my_reward = 0.0;
-  auto step_boards = [&](u64 step, int* active) {
+  auto step_boards = [&](u64 step, Slot* active) {
     my_reward = 0.0;
 #pragma unroll
     for (int k = 0; k < BOARDS_PER_THREAD; ++k) {
