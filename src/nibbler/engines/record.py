@@ -26,6 +26,7 @@ def machine_record() -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         **({"gpu": gpu} if (gpu := _gpu()) else {}),
+        **({"jax": jax} if (jax := _jax_device()) else {}),
     }
     return {"versions": versions, "machine": machine}
 
@@ -42,6 +43,13 @@ def _gpu() -> str | None:
     except Exception:  # no device, no driver, or a file that may not be read: then there is none to name
         return None
     return None
+
+
+def _jax_device() -> str | None:
+    """What JAX computes on, where it is in use: "cpu" or the GPU's name."""
+    if "jax" not in sys.modules:
+        return None
+    return str(sys.modules["jax"].devices()[0].device_kind)
 
 
 def _processor() -> str:

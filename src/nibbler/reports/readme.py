@@ -51,15 +51,16 @@ def _found(findings: Findings) -> str:
 
 
 def _ends(findings: Findings) -> str:
-    """What the agents end with on the largest problem that Nibbler and another have run to the end."""
+    """What the agents end with on the largest problem that Nibbler and another have run to the end, with two
+    seeds at least."""
     results = findings["curves"].results
 
     def end(measured: Measured) -> str:
         return f"{agent_label(measured.setting.agent)} {format_estimate(final_reward(measured.curves), 3)}"
 
     for boards in reversed(results.boards):
-        ours = results.get("nibbler", boards)
-        others = [m for a in COMPARED if (m := results.get(a, boards)) is not None and m.whole]
-        if ours is not None and ours.whole and others:
-            return f"Final reward per step on {boards} boards: {', '.join(map(end, (ours, *others)))}."
+        found = [m for a in ("nibbler", *COMPARED) if (m := results.get(a, boards)) is not None]
+        told = [m for m in found if m.whole and m.curves.num_seeds > 1]
+        if len(told) > 1 and told[0].setting.agent == "nibbler":
+            return f"Final reward per step on {boards} boards: {', '.join(map(end, told))}."
     return ""
