@@ -311,6 +311,20 @@ def test_the_study_folder_may_be_moved_between_two_sessions(tmp_path):
     assert events[0].step > 0
 
 
+def test_a_longer_run_goes_on_where_a_shorter_one_ended(tmp_path):
+    whole = place(tmp_path / "whole", toy(steps=20_000))
+    execute(toy(steps=20_000), whole)
+    for steps in (4_000, 9_000, 13_000, 13_500):  # the last one ends within a bin, which cannot be filled up
+        execute(toy(steps=steps), place(tmp_path / "parts", toy(steps=steps)))
+    execute(toy(steps=15_000, seed=1), place(tmp_path / "parts", toy(steps=15_000, seed=1)))  # another run
+    begun, parts = [], place(tmp_path / "parts", toy(steps=20_000))
+    execute(toy(steps=20_000), parts, on_event=lambda event: begun.append((event.kind, event.step)))
+    assert begun[0] == ("started", 13_000)
+    assert (parts.path / "curve.parquet").read_bytes() == (whole.path / "curve.parquet").read_bytes()
+    assert [part["from"] for part in parts.record()["segments"]][-1] == 13_000
+    assert place(tmp_path / "parts", toy(steps=13_000)).finished  # and stays what it was
+
+
 def test_a_runner_may_drive_several_sessions_in_step_and_open_their_runs_itself(tmp_path):
     specs = [toy(seed, steps=5_000) for seed in range(3)]
     opened = []

@@ -142,6 +142,22 @@ def test_a_shape_that_needs_the_whole_device_is_alone_on_it(tmp_path, monkeypatc
     assert most == [1]
 
 
+def test_longer_runs_go_on_where_shorter_ones_ended(tmp_path):
+    short = Study("packed", "smoke", tuple(spec("linear", seed) for seed in range(2)))
+    long = Study("packed", "smoke", tuple(spec("linear", seed, steps=8_000) for seed in range(3)))
+    assert run_study(short, tmp_path, runner="gpu").complete
+    begun = {}
+
+    def note(event):
+        if event.kind == "started":
+            begun[event.id] = event.step
+
+    assert run_study(long, tmp_path, runner="gpu", on_event=note).complete
+    assert [begun[run.id] for run in long.runs] == [4_000, 4_000, 0]
+    run_study(long, tmp_path / "local", runner="local", workers=1)
+    assert curves(tmp_path, long) == curves(tmp_path / "local", long)
+
+
 def test_ctrl_c_stops_a_pack_whichever_thread_it_reaches(tmp_path, monkeypatch):
     study = Study("long", "smoke", (spec("linear", 0, steps=200_000),))
 

@@ -53,6 +53,7 @@ def execute(
         if folder.finished:  # by the process that we waited for
             return RunEvent.about("skipped", spec, spec.steps)
         folder.create(spec)
+        folder.go_on_from_shorter(spec)
         folder.save_error(None)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", DamagedCheckpointWarning)

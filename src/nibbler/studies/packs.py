@@ -148,6 +148,8 @@ def _in_step(specs: Sequence[RunSpec], results: ResultsFolder, tell: OnEvent) ->
             path.unlink(missing_ok=True)
     packs: dict[int, list[RunSpec]] = {}
     for spec in specs:
+        results.run(spec).create(spec)
+        results.run(spec).go_on_from_shorter(spec)
         with _catching_warnings, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", DamagedCheckpointWarning)
             loaded = results.run(spec).load_checkpoint()
@@ -171,7 +173,6 @@ def _open(
     pack = _Pack(engine_module(engine).open_packed_runs(problems), specs[0], share)
     for index, (spec, (_, config, _)) in enumerate(zip(specs, problems, strict=True)):
         folder = results.run(spec)
-        folder.create(spec)
         folder.save_error(None)
         opened = (_Member(pack, index), engine, config.to_dict())
         session = Session(spec, folder, tracking, lambda *_, opened=opened: opened)

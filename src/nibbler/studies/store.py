@@ -16,11 +16,13 @@ Nothing here imports or runs anything named in a spec.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from glob import escape
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
@@ -237,6 +239,26 @@ class RunFolder:
             write_json(self.path / "spec.json", named)
         elif (found := self.spec()) != spec:
             raise ValueError(f"{self.path} holds another run ({found.label}); use another folder")
+
+    def go_on_from_shorter(self, spec: RunSpec) -> None:
+        """If this run was not begun, let it go on from the same run with fewer steps, as far as that came.
+
+        A run is a function of its spec and its step, so nothing but the moments of its snapshots tells.
+        """
+        if self.checkpoints():
+            return
+        found: list[tuple[int, Path]] = []
+        stem = spec.folder_name.removesuffix(spec.id)
+        for path in self.path.parent.glob(f"{escape(stem)}*/spec.json"):
+            with contextlib.suppress(ValueError):  # a folder that is not readable is not a run to go on from
+                shorter = RunFolder(path.parent)
+                ends = shorter.spec().steps
+                if ends < spec.steps and replace(shorter.spec(), steps=spec.steps) == spec:
+                    # A last bin that was cut short cannot be filled up.
+                    found += [(n, p) for n, p in shorter.checkpoints() if n < ends or n % spec.bin_size == 0]
+        for _, path in sorted(found, reverse=True)[:1]:
+            with contextlib.suppress(FileNotFoundError):  # its owner went on and removed it
+                write_bytes(self.path / path.name, path.read_bytes())
 
     def save_checkpoint(self, step: int, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Write a checkpoint, then forget all but the newest two."""
