@@ -2,7 +2,7 @@
 //
 // THREADS. A run has BLOCKS blocks, block `part` of it QUESTIONS_PER_BLOCK questions. The warps of a block:
 //   QUESTIONS_PER_BLOCK groups of QUESTION_WARPS warps, one group per question; a thread keeps UNITS hidden
-//     units of it (their v heads in registers) and is the only one that ever touches their weights;
+//     units of it (their v heads in registers) and is the only one that touches their weights, but for new random ones;
 //   MAIN_WARPS warps that keep the clock: the meeting of the blocks, the choice of the action, and meanwhile the
 //     first of them has the base features of the main learner, the others (if any) the environment;
 //   DISCOVERY_WARPS warps that select the cumulants (they work in one block only: in part 0, or, with DISCOVERY_APART,

@@ -181,7 +181,7 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
   }
   int cumulant = state.cumulants[index];
   u64 swaps = 0, active_rows = 0;
-  double error_sum = state.answer_error[index];  // not from zero: sums must not depend on how steps are cut into launches
+  double error_sum = state.answer_error[index];  // not 0: how steps are cut into launches must not show
   question_sync(q);
   find_extremes<QUESTION_THREADS>(support, place, &s.extremes, s.scratch, rank, q.barrier);
 

@@ -8,7 +8,7 @@
 //
 // POOL. A row that becomes active gets one of the pool's slots in shared memory and keeps it until it is no longer
 // active; only then does it return to global memory. A row that finds no slot is used where it is. A thread reads and
-// writes its own units only, so that the weights need no synchronisation; the lists and the pool do.
+// writes its own units only, so that learning needs no synchronisation; new random weights, the lists and the pool do.
 
 constexpr int ROW_UNITS = HIDDEN / UNIT_BLOCKS;  // of a row, in one block
 constexpr u32 ROW_BYTES = 2u * ROW_UNITS * sizeof(float);
