@@ -30,7 +30,7 @@ demo: install  ## Nibbler and the baselines on 2 and 4 boards, live; then a tabl
 	$(BIN)/nibbler study quickstart --results results
 
 results: install  ## figures, page, RESULTS.md and the README's blocks from the runs in results/paper (no GPU)
-	$(BIN)/nibbler report results/paper --markdown RESULTS.md --readme README.md
+	$(BIN)/nibbler report results/paper --linked --markdown RESULTS.md --readme README.md
 
 test: lint  ## lint, types, and the tests that take minutes in all
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow and not gpu"

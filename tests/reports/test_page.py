@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -158,6 +159,31 @@ VISIBLE_FIGURES = """
   return {shown: shown.length, width: box.width, height: box.height, inked};
 }))()
 """
+
+
+def test_a_linked_page_is_small_says_the_same_and_shows_its_files(page: Path, tmp_path: Path) -> None:
+    from headless_browser import Browser, find_chromium
+
+    folder = tmp_path / "copy"
+    shutil.copytree(page.parent, folder)
+    linked = write_report(folder, linked=True)
+    text = linked.read_text()
+    assert len(text) < len(page.read_text()) / 5
+    read = Reader(text)
+    assert read.tags.count("figure") == read.tags.count("img") == 5
+    sources = [value for tag, name, value in read.attributes if (tag, name) == ("img", "src")]
+    assert all((folder / source).exists() for source in sources)
+    assert "100,000 steps/s" in read.text
+    assert write_report(folder, linked=True).read_text() == text
+    executable = find_chromium()
+    if executable is None:
+        pytest.skip("Chromium is not installed")
+    with Browser(executable) as browser:
+        browser.open(linked, 1400, dark=False)
+        assert browser.complaints == []
+        widths = browser.evaluate("[...document.images].map(image => image.naturalWidth)")
+        assert len(widths) == 5
+        assert min(widths) > 300
 
 
 @pytest.mark.parametrize("width, dark", [(1400, False), (390, False), (1400, True), (390, True)])

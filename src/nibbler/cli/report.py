@@ -30,11 +30,21 @@ from nibbler.cli.options import names, study_names
     default=None,
     help="Also fill this file's blocks <!-- results: NAME --> ... <!-- end -->.",
 )
+@click.option(
+    "--linked",
+    is_flag=True,
+    help="Let the page show the PNG files beside it: small, but not to be moved alone.",
+)
 @click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
 def report(
-    folder: Path, studies: tuple[str, ...], markdown: Path | None, readme: Path | None, show: bool
+    folder: Path,
+    studies: tuple[str, ...],
+    markdown: Path | None,
+    readme: Path | None,
+    linked: bool,
+    show: bool,
 ) -> None:
-    """Write the figures (SVG and PNG) and one self-contained page for a results FOLDER.
+    """Write the figures (SVG and PNG) and one page, self-contained unless --linked, for a results FOLDER.
 
     Works on finished studies and on those still running. Nothing that a folder names is imported or run, so a
     folder from somebody else is safe to read. With --markdown or --readme the page is about the paper's
@@ -57,7 +67,7 @@ def report(
         click.echo("wrote " + " and ".join(str(path) for path in (markdown, readme) if path is not None))
         if not (folder / "runs").is_dir():
             return  # nothing has been run, which is what the files say
-    page = write_report(folder, studies or None, "paper" if about_the_paper else None)
+    page = write_report(folder, studies or None, "paper" if about_the_paper else None, linked)
     click.echo(f"report: {page}")
     if show:
         click.launch(str(page.resolve()))

@@ -1,4 +1,7 @@
-"""One self-contained HTML page for a results folder: no network, no script, for phones and dark rooms too."""
+"""One HTML page for a results folder: no network, no script, for phones and dark rooms too.
+
+It holds its figures; a linked page shows the PNG files beside it instead, and is small enough to be kept.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ from nibbler.studies.results import StudyResults
 from nibbler.studies.spec import Study
 
 # Nothing is loaded and nothing runs, whatever a stranger's folder says.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src {images}; base-uri 'none'; form-action 'none'"
+)
 _MARKS = {
     "confirmed": "✓ confirmed",
     "holds so far": "✓ holds so far",
@@ -54,10 +59,11 @@ class StudySection:
     grid: str = ""
 
 
-def render_page(title: str, sections: Sequence[StudySection], version: str) -> str:
-    """The page as text."""
+def render_page(title: str, sections: Sequence[StudySection], version: str, linked: bool = False) -> str:
+    """The page as text. A linked one does not say when it was written: equal results give it again."""
     style = resources.files("nibbler.reports").joinpath("page.css").read_text(encoding="utf-8")
-    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    now = "" if linked else datetime.now(UTC).strftime(" on %Y-%m-%d %H:%M UTC")
+    policy = _POLICY.format(images="'self' file:" if linked else "data:")
     links = [
         element("li", element("a", f"{s.study.name} ({s.study.size})", href=f"#{_anchor(s)}"))
         for s in sections
@@ -66,7 +72,7 @@ def render_page(title: str, sections: Sequence[StudySection], version: str) -> s
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
         element("title", title),
         element("style", Markup(style)),
     )
@@ -81,13 +87,13 @@ def render_page(title: str, sections: Sequence[StudySection], version: str) -> s
             ),
             element("nav", element("ul", links), aria_label="studies") if len(sections) > 1 else None,
         ),
-        element("main", [_section(s) for s in sections]),
-        element("footer", element("p", f"Written by nibbler {version} on {now}.", class_="quiet")),
+        element("main", [_section(s, linked) for s in sections]),
+        element("footer", element("p", f"Written by nibbler {version}{now}.", class_="quiet")),
     )
     return "<!doctype html>\n" + element("html", head, body, lang="en") + "\n"
 
 
-def _section(s: StudySection) -> Markup:
+def _section(s: StudySection, linked: bool) -> Markup:
     window = s.results.window
     smoothing = "no smoothing" if window == 1 else f"smoothed over {window} bins{_bin_text(s)}"
     reading = f"Threshold {s.results.threshold:g}, {smoothing}; intervals are 95%, bootstrapped over seeds."
@@ -102,8 +108,8 @@ def _section(s: StudySection) -> Markup:
         _not_run(s.results) if s.results.measured else None,
         _growth(s.results),
         element("p", reading, class_="quiet"),
-        [_figure(picture) for picture in s.pictures],
-        _runs(s.runs),
+        [_figure(picture, linked) for picture in s.pictures],
+        _runs(s.runs, linked),
         id=_anchor(s),
     )
 
@@ -148,38 +154,35 @@ def _growth(results: StudyResults) -> Markup | None:
     return Markup(element("h3", "Growth: steps to threshold as a power of the boards") + _table(table))
 
 
-def _figure(picture: Picture) -> Markup:
-    files = [
-        element("a", kind, href="figures/" + quote(path.name))
-        for kind, path in (("SVG", picture.svg_file), ("PNG", picture.png_file))
-    ]
-    return element(
-        "figure",
-        element("h3", picture.title),
-        element(
-            "div",
+def _figure(picture: Picture, linked: bool) -> Markup:
+    svg, png = ("figures/" + quote(path.name) for path in (picture.svg_file, picture.png_file))
+    if linked:
+        drawn = [element("img", src=png, alt=picture.title)]
+        files: list[Child] = []
+    else:
+        drawn = [
             element("div", Markup(picture.wide), class_="wide"),
             element("div", Markup(picture.narrow), class_="narrow"),
-            element("figcaption", picture.caption, " ", files[0], ", ", files[1]),
-            class_="card",
-        ),
-    )
+        ]
+        files = [" ", element("a", "SVG", href=svg), ", ", element("a", "PNG", href=png)]
+    caption = element("figcaption", picture.caption, files)
+    return element("figure", element("h3", picture.title), element("div", drawn, caption, class_="card"))
 
 
-def _runs(runs: Sequence[RunNote]) -> Markup:
+def _runs(runs: Sequence[RunNote], linked: bool) -> Markup:
     finished = sum(run.record is not None for run in runs)
     return Markup(
         element("h3", "Runs")
         + element(
             "details",
             element("summary", f"{finished} of {_count(len(runs), 'run')} finished: records and data"),
-            [_run(run) for run in runs],
+            [_run(run, linked) for run in runs],
             class_="card",
         )
     )
 
 
-def _run(run: RunNote) -> Markup:
+def _run(run: RunNote, linked: bool) -> Markup:
     record = run.record or {}
     facts = [run.state]
     for key, text in (
@@ -193,11 +196,12 @@ def _run(run: RunNote) -> Markup:
     links: list[Child] = []
     for name in run.files:
         links += [element("a", name, href=f"{quote(run.folder)}/{quote(name)}"), " "]
+    inside = json.dumps({"spec": run.spec, "record": run.record}, indent=1, ensure_ascii=False)
     return element(
         "details",
         element("summary", run.label, element("span", " · " + " · ".join(facts), class_="quiet")),
         element("p", links) if links else None,
-        element("pre", json.dumps({"spec": run.spec, "record": run.record}, indent=1, ensure_ascii=False)),
+        element("pre", inside) if not linked else None,
     )
 
 

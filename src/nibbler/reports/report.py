@@ -37,11 +37,17 @@ _FILES = (
 )
 
 
-def write_report(folder: str | Path, studies: Iterable[str] | None = None, size: str | None = None) -> Path:
+def write_report(
+    folder: str | Path,
+    studies: Iterable[str] | None = None,
+    size: str | None = None,
+    linked: bool = False,
+) -> Path:
     """Draw every figure of the studies in a results folder and write its page; returns where the page is.
 
     `studies` limits it to these names. With a `size`, the studies are the library's of that size that have a
-    run here, whatever lists the folder holds. A folder may hold runs that are still under way.
+    run here, whatever lists the folder holds. A folder may hold runs that are still under way. A `linked`
+    page shows the figures' files instead of holding them, and names runs without their records.
     """
     root = Path(folder)
     results = ResultsFolder(root)
@@ -60,7 +66,7 @@ def write_report(folder: str | Path, studies: Iterable[str] | None = None, size:
     make_folder(root / FIGURE_FOLDER)
     sections = [_section(results, study, root / FIGURE_FOLDER) for study in found]
     title = "Nibbler: " + (found[0].name if len(found) == 1 else "results")
-    write_page(root / PAGE, render_page(title, sections, nibbler.__version__))
+    write_page(root / PAGE, render_page(title, sections, nibbler.__version__, linked))
     return root / PAGE
 
 

@@ -58,7 +58,7 @@ def _paragraphs(findings: Findings, folder: str) -> Iterator[str]:
     yield (
         f"Written by `make results` from [{folder}]({folder}); edit nothing here. Remarks come from "
         f"[{folder}/remarks.toml]({folder}/remarks.toml); all figures and the full tables are in "
-        f"`{folder}/report.html` once that command has run. Intervals are 95%, bootstrapped over seeds. "
+        f"[{folder}/report.html]({folder}/report.html). Intervals are 95%, bootstrapped over seeds. "
         "Steps to 0 are the first step from which the reward, averaged over seeds and 11 bins of 10k steps "
         "(50k for Nibbler on 32 boards), stays at or above 0; `> 5.00M` was not reached in 5M steps. "
         "Brackets say what there is of a setting that is not complete. Sections are numbered as in "
