@@ -281,6 +281,16 @@ def test_more_units_are_faster() -> None:
     assert status(sweep_checks.nibbler_gains_from_units, *nothing) == "not enough data"
 
 
+def test_more_units_are_compared_on_each_size_with_what_was_run_there() -> None:
+    parts = [measured("nibbler", n, 20 * n // d, hidden_units=d) for n, d in ((2, 1), (2, 4), (4, 4), (4, 8))]
+    found = judged(sweep_checks.nibbler_gains_from_units, *parts, measured("nibbler", 8, 90, hidden_units=8))
+    assert found.status == "holds so far"
+    assert "2 boards: 40.0M" in found.numbers
+    assert "with 1 units" in found.numbers
+    assert "4 boards: 20.0M" in found.numbers
+    assert "8 boards" not in found.numbers
+
+
 def test_a_small_network_that_never_learns_counts_as_slower() -> None:
     parts = [measured("q-learning", 2, None, hidden_units=8), measured("q-learning", 2, 10, hidden_units=64)]
     assert status(sweep_checks.q_gains_from_units, *parts) == "confirmed"
@@ -295,6 +305,11 @@ def test_units_and_the_slope() -> None:
         for d in (1, 4)
     ]
     assert status(sweep_checks.units_do_not_change_the_slope, *other) == "not confirmed"
+    # Slopes are compared over the same sizes: here one network was also run on 16 boards, where it is slow.
+    more = [*same, measured("nibbler", 16, 150, hidden_units=1)]
+    found = judged(sweep_checks.units_do_not_change_the_slope, *more)
+    assert found.status == "confirmed"
+    assert "Nibbler over 2 to 8 boards 1 units 1.00" in found.numbers
 
 
 def test_q_learning_scales_worse_with_any_units() -> None:

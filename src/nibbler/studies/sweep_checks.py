@@ -16,22 +16,22 @@ def _more_units_are_faster(e: Evidence, agent: str) -> tuple[bool, str]:
     units = e.results.only(agent=agent).values("hidden_units")
     if len(units) < 2:
         raise NotEnoughDataError(f"{agent_label(agent)} has been run with fewer than two sizes")
-    few, many = units[0], units[-1]
     compared, faster = [], []
     for n in e.sizes(agent):
-        small = e.offered(agent, n, hidden_units=few)
-        large = e.offered(agent, n, hidden_units=many)
-        if small is None or large is None:
+        found = {d: m for d in units if (m := e.offered(agent, n, hidden_units=d)) is not None}
+        if len(found) < 2:
             continue
-        slow, fast = e.steps(small), e.steps(large)
+        few, many = min(found), max(found)
+        slow, fast = e.steps(found[few]), e.steps(found[many])
         if not fast.reached and not slow.reached:
             continue  # this size says nothing about which is faster
-        e.learned(small if not slow.reached else large)
-        compared.append(f"{n} boards: {format_estimate(slow)} against {format_estimate(fast)}")
+        e.learned(found[few] if not slow.reached else found[many])
+        steps = f"{format_estimate(slow)} with {few} units, {format_estimate(fast)} with {many}"
+        compared.append(f"{n} boards: {steps}")
         faster.append(fast.value < slow.value)
     if not compared:
         raise NotEnoughDataError("no size where the smallest or the largest network reached the threshold")
-    return all(faster), f"steps with {few} against {many} units on {'; '.join(compared)}"
+    return all(faster), f"steps to reward 0 on {'; '.join(compared)}"
 
 
 def nibbler_gains_from_units(e: Evidence) -> tuple[bool, str]:
@@ -42,18 +42,20 @@ def q_gains_from_units(e: Evidence) -> tuple[bool, str]:
     return _more_units_are_faster(e, "q-learning")
 
 
-def _exponents(e: Evidence, agent: str) -> dict[int, Estimate]:
-    """Exponents by network size, of those with a trend over three sizes and an interval."""
-    found = {}
-    for units in e.results.only(agent=agent).values("hidden_units"):
-        law = e.results.power_law(agent, only=e.usable(agent, hidden_units=units), hidden_units=units)
-        if len(law.fitted) >= 3 and law.exponent.has_interval:
-            found[units] = law.exponent
-    return found
-
-
-def _exponents_text(exponents: dict[int, Estimate]) -> str:
-    return ", ".join(f"{d} units {format_estimate(x, 2)}" for d, x in exponents.items())
+def _exponents(e: Evidence, agent: str) -> tuple[dict[int, Estimate], str]:
+    """Exponents by network size, all over the same problem sizes, three at least; and these in words."""
+    reached = {
+        units: {n for n, m in e.usable(agent, hidden_units=units).items() if e.steps(m).reached}
+        for units in e.results.only(agent=agent).values("hidden_units")
+    }
+    trends = {units: sizes for units, sizes in reached.items() if len(sizes) >= 3}
+    common = sorted(set.intersection(*trends.values())) if trends else []
+    if len(common) < 3:
+        return {}, ""
+    laws = {u: e.results.power_law(agent, only=common, hidden_units=u).exponent for u in trends}
+    exponents = {units: exponent for units, exponent in laws.items() if exponent.has_interval}
+    values = ", ".join(f"{d} units {format_estimate(x, 2)}" for d, x in exponents.items())
+    return exponents, f"{agent_label(agent)} over {common[0]} to {common[-1]} boards {values}"
 
 
 def units_do_not_change_the_slope(e: Evidence) -> tuple[bool, str]:
@@ -61,7 +63,7 @@ def units_do_not_change_the_slope(e: Evidence) -> tuple[bool, str]:
         raise NotEnoughDataError("nothing has been run")
     texts, overlap = [], []
     for agent in e.results.agents:
-        exponents = _exponents(e, agent)
+        exponents, text = _exponents(e, agent)
         if len(exponents) < 2:
             raise NotEnoughDataError(
                 f"{agent_label(agent)} has fewer than two network sizes with a trend over three sizes"
@@ -69,18 +71,17 @@ def units_do_not_change_the_slope(e: Evidence) -> tuple[bool, str]:
         lowest = max(x.low for x in exponents.values())
         highest = min(x.high for x in exponents.values())
         overlap.append(lowest <= highest + SAME_SLOPE)
-        texts.append(f"{agent_label(agent)} {_exponents_text(exponents)}")
+        texts.append(text)
     return all(overlap), f"exponents: {'; '.join(texts)}"
 
 
 def q_scales_worse_with_any_units(e: Evidence) -> tuple[bool, str]:
-    ours, theirs = _exponents(e, "nibbler"), _exponents(e, "q-learning")
+    (ours, our_text), (theirs, their_text) = _exponents(e, "nibbler"), _exponents(e, "q-learning")
     if not ours or len(theirs) < 2:
         raise NotEnoughDataError("needs a trend over three sizes of Nibbler and of two Q-networks")
-    text = f"Nibbler {_exponents_text(ours)}; Q-learning {_exponents_text(theirs)}"
     highest = max(ours.values(), key=lambda x: x.value)
     lowest = min(theirs.values(), key=lambda x: x.value)
-    return side(lowest, highest.high, "Q-learning's lowest exponent"), f"exponents: {text}"
+    return side(lowest, highest.high, "Q-learning's lowest exponent"), f"exponents: {our_text}; {their_text}"
 
 
 def weak_nibbler_beats_large_q(e: Evidence) -> tuple[bool, str]:
