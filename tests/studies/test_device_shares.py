@@ -57,7 +57,8 @@ def test_one_who_wants_much_is_not_overtaken():
         for name, parts in (("much", 4), ("little", 1)):
             threads.append(threading.Thread(target=work, args=(name, parts)))
             threads[-1].start()
-            time.sleep(0.05)
+            while len(shares._waiting) < len(threads):
+                time.sleep(0.001)
         assert order == []  # one part is free, but it is not for the second in the queue
     for thread in threads:
         thread.join(timeout=60)
