@@ -10,7 +10,7 @@ pytest.importorskip("jax")
 from nibbler.agents.config import NibblerConfig
 from nibbler.bench import plain_jax
 from nibbler.bench.plain_nibbler import PlainNibbler
-from nibbler.bench.record import jax_device
+from nibbler.engines.record import jax_device
 from nibbler.engines.run import open_run
 from nibbler.engines.settle import settled
 from nibbler.envs.multi_catch import multi_catch

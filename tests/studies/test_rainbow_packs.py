@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("jax")
 
 from nibbler.engines import jax as jax_engine
+from nibbler.engines.record import jax_device
 from nibbler.engines.run import engine_module, open_run
 from nibbler.studies import gpu_runner, packs
 from nibbler.studies.build import build_agent, build_environment
@@ -82,6 +83,7 @@ def test_packed_runs_earn_what_single_runs_earn_and_their_weights_stay_close(spe
         for name in (name for name in one if name.startswith(("network", "target_network"))):
             np.testing.assert_allclose(one[name], other[name], atol=1e-4, err_msg=name)
         assert kept.record()["engine"] == "jax"
+        assert kept.record()["device"] == jax_device()
         assert kept.record()["steps_per_second"] > 0
         assert kept.record()["weights_touched_per_step"] == alone.record()["weights_touched_per_step"] > 0
 

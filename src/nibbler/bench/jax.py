@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nibbler.agents.rainbow import RainbowConfig
-from nibbler.bench.record import jax_device, rate_range, rate_summary, write_record
+from nibbler.bench.record import rate_range, rate_summary, write_record
+from nibbler.engines.record import jax_device
 from nibbler.envs.multi_catch import multi_catch
 from nibbler.mdp.environment import Environment
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from nibbler.agents.config import NibblerConfig
-from nibbler.bench.record import jax_device, rate_range, rate_summary, write_record
+from nibbler.bench.record import rate_range, rate_summary, write_record
+from nibbler.engines.record import jax_device
 from nibbler.envs.multi_catch import multi_catch
 
 BOARDS = (2, 8, 32, 128)

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nibbler.engines.record import machine_record
-
 
 def rate_summary(rates: Sequence[float]) -> dict[str, float]:
     """What a row says of repeated measurements in steps per second: the median, and the range."""
@@ -21,16 +19,6 @@ def rate_summary(rates: Sequence[float]) -> dict[str, float]:
 def rate_range(row: Mapping[str, Any]) -> str:
     """The range of the repeats, for a table."""
     return f"{row['slowest']:,.0f} to {row['fastest']:,.0f}"
-
-
-def jax_device() -> str:
-    """The name of the GPU or processor that JAX computes on."""
-    import jax
-
-    device = jax.devices()[0]
-    if device.platform == "cpu":
-        return str(machine_record()["machine"]["processor"])
-    return str(device.device_kind)
 
 
 def write_record(benchmark: str, rows: Sequence[Mapping[str, Any]], path: str | Path, **more: Any) -> None:

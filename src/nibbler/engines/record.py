@@ -26,7 +26,6 @@ def machine_record() -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         **({"gpu": gpu} if (gpu := _gpu()) else {}),
-        **({"jax": jax} if (jax := _jax_device()) else {}),
     }
     return {"versions": versions, "machine": machine}
 
@@ -45,11 +44,12 @@ def _gpu() -> str | None:
     return None
 
 
-def _jax_device() -> str | None:
-    """What JAX computes on, where it is in use: "cpu" or the GPU's name."""
-    if "jax" not in sys.modules:
-        return None
-    return str(sys.modules["jax"].devices()[0].device_kind)
+def jax_device() -> str:
+    """The name of the GPU or processor that JAX computes on; asking starts JAX there."""
+    import jax
+
+    device = jax.devices()[0]
+    return _processor() if device.platform == "cpu" else str(device.device_kind)
 
 
 def _processor() -> str:

@@ -96,8 +96,8 @@ def _device(run: RunResult) -> str | None:
     gpu = run.record.get("device") or machine.get("gpu")
     if run.record.get("engine") == "cuda":
         return str(gpu or "a GPU that the record does not name")
-    if run.record.get("engine") == "jax" and gpu and machine.get("jax", gpu) != "cpu":
-        return str(machine.get("jax", gpu))
+    if run.record.get("engine") == "jax" and gpu:
+        return str(gpu)
     return str(machine.get("processor") or "a processor that the record does not name")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nibbler.engines.record import jax_device
 from nibbler.engines.run import Curve, Run
 from nibbler.studies.build import build_environment, build_run
 from nibbler.studies.files import write_json
@@ -306,6 +307,7 @@ class Session:
             "label": self.spec.label,
             "steps": self.step,
             "engine": self.engine,
+            **({"device": jax_device()} if self.engine == "jax" else {}),  # else the engine tells which it is
             "agent": self.agent,
             "environment": {name: value for name, value in size.items() if value is not None},
             "last_reward": self.reward,

@@ -252,10 +252,12 @@ class RunFolder:
         for path in self.path.parent.glob(f"{escape(stem)}*/spec.json"):
             with contextlib.suppress(ValueError):  # a folder that is not readable is not a run to go on from
                 shorter = RunFolder(path.parent)
-                ends = shorter.spec().steps
-                if ends < spec.steps and replace(shorter.spec(), steps=spec.steps) == spec:
+                its = shorter.spec()
+                if its.steps < spec.steps and replace(its, steps=spec.steps) == spec:
                     # A last bin that was cut short cannot be filled up.
-                    found += [(n, p) for n, p in shorter.checkpoints() if n < ends or n % spec.bin_size == 0]
+                    found += [
+                        (n, p) for n, p in shorter.checkpoints() if n < its.steps or n % its.bin_size == 0
+                    ]
         for _, path in sorted(found, reverse=True)[:1]:
             with contextlib.suppress(FileNotFoundError):  # its owner went on and removed it
                 write_bytes(self.path / path.name, path.read_bytes())
