@@ -57,7 +57,7 @@ def test_one_who_wants_much_is_not_overtaken():
         for name, parts in (("much", 4), ("little", 1)):
             threads.append(threading.Thread(target=work, args=(name, parts)))
             threads[-1].start()
-            while len(shares._waiting) < len(threads):
+            while threads[-1].is_alive() and len(shares._waiting) < len(threads):
                 time.sleep(0.001)
         assert order == []  # one part is free, but it is not for the second in the queue
     for thread in threads:
