@@ -4,8 +4,9 @@
 // word from another block); then the next one runs. Lanes of a warp meet at every exchange, in any order; a warp that
 // is divided there, or a barrier that not all reach, ends in a launch in which nobody can go on, and an error.
 //
-// The order in which fibers run is free: as they come, backwards, or drawn anew in every round. A kernel that is
-// synchronised as it must be gives the same bits in every order.
+// The order in which fibers run is free: as they come, backwards, or drawn anew in every round. In drawn orders a fiber
+// also loses its turn now and then when it has read weights, so that others write before it does. A kernel that
+// is synchronised as it must be gives the same bits in every order.
 
 #include <ucontext.h>
 #include <xmmintrin.h>
@@ -74,6 +75,7 @@ inline Fiber* current = nullptr;
 inline ucontext_t scheduler;
 inline bool progress = false;  // somebody did something since the last round
 inline unsigned order = 0;     // of the fibers: 0 as they come, 1 backwards, else the seed of random orders
+inline std::mt19937 random_order;
 
 inline void yield() { swapcontext(&current->context, &scheduler); }
 
@@ -150,12 +152,12 @@ int launch(int blocks, int threads, int shared_bytes, Body body) {
   }
   std::vector<size_t> turns(fibers.size());
   for (size_t i = 0; i < turns.size(); ++i) turns[i] = order == 1 ? turns.size() - 1 - i : i;
-  std::mt19937 random(order);
+  random_order.seed(order);
   size_t left = fibers.size();
   int idle_rounds = 0;
   while (left > 0 && idle_rounds < 1000) {
     progress = false;
-    if (order > 1) std::shuffle(turns.begin(), turns.end(), random);
+    if (order > 1) std::shuffle(turns.begin(), turns.end(), random_order);
     for (const size_t turn : turns) {
       Fiber& fiber = fibers[turn];
       if (fiber.done || (fiber.waits_for != nullptr && fiber.waits_for->generation == fiber.waits_beyond)) continue;
@@ -206,6 +208,12 @@ void copy_async(void* shared, const void* global) {
   std::memcpy(shared, global, BYTES);
 }
 inline void await_copies() {}
+inline void others_may_run() {
+  if (emulator::order > 1 && emulator::random_order() % 16 == 0) {
+    emulator::progress = true;
+    emulator::yield();
+  }
+}
 
 // ---- CUDA's own functions ----
 

@@ -109,16 +109,18 @@ def test_a_network_over_several_blocks_computes_the_same_run(env):
     assert_equals_the_reference(packed_run(env, CONFIGS["qv"], plan), env, CONFIGS["qv"])
 
 
-@pytest.mark.parametrize("name, plan", [("nibbler", PLANS["several blocks and warps"]), ("qv", None)])
+@pytest.mark.parametrize(
+    "name, plan",
+    [
+        ("nibbler", PLANS["several blocks and warps"]),
+        ("another reading", PLANS["several blocks and warps"]),
+        ("qv", None),
+    ],
+)
 def test_the_order_of_the_threads_changes_no_bit(env, name, plan):
-    states = []
-    for order in (0, 1, 2, 3):
-        emulated_cupy.ORDER.of_threads = order
-        packed = packed_run(env, CONFIGS[name], plan)
-        packed.advance_bins(2, 20)
-        states.append(packed.state(0))
-    for state in states[1:]:
-        equal_bits(state, states[0])
+    whole = state_in_order(env, CONFIGS[name], 0, 40, plan)
+    for order in (1, 2, 3):
+        equal_bits(state_in_order(env, CONFIGS[name], order, 40, plan), whole)
 
 
 @pytest.mark.parametrize("name", ["nibbler", "q"])
@@ -206,25 +208,39 @@ def broken(monkeypatch, old, new):
         return text.replace(old, new)
 
     monkeypatch.setattr(device, "source_of", source)
+    device.compile_kernel.cache_clear()
 
 
 def test_a_barrier_that_not_all_reach_is_an_error(env, monkeypatch):
     decide = "decide((i + 1) & 1);\n"
-    broken(monkeypatch, f"{decide}    group_sync<THREADS>(0);  // barrier 2", decide)
+    broken(monkeypatch, f"{decide}    barrier_2();", decide)
     with pytest.raises(RuntimeError, match="wait for each other for ever"):
         packed_run(env, NIBBLER).advance_bins(1, 5)
 
 
 def test_a_missing_barrier_shows_in_the_bits(env, monkeypatch):
     """Here the main warps read the questions' sums before the barrier that these are written for."""
-    barrier = "    group_sync<THREADS>(0);  // barrier 1\n\n    // the meeting"
+    barrier = "    barrier_1();\n\n    // the meeting"
     broken(monkeypatch, barrier, "    // the meeting")
     later = "    const int explored = exploring;\n"
-    broken(monkeypatch, later, later + "    group_sync<THREADS>(0);\n")
-    states = []
-    for order in (0, 1):
-        emulated_cupy.ORDER.of_threads = order
-        packed = packed_run(env, NIBBLER)
-        packed.advance_bins(1, 10)
-        states.append(packed.state(0))
+    broken(monkeypatch, later, later + "    barrier_1();\n")
+    states = [state_in_order(env, NIBBLER, order, 10) for order in (0, 1)]
     assert not np.array_equal(states[0]["main_q_hidden"], states[1]["main_q_hidden"])
+
+
+def test_a_missing_barrier_between_a_read_and_a_write_shows_in_the_bits(env, monkeypatch):
+    """Here a thread reads a weight, another draws it anew, and the first writes back what it read."""
+    config = dataclasses.replace(NIBBLER, swapped_input="random")
+    whole = state_in_order(env, config, 0, 100)
+    barrier = "        question_sync(q);  // a thread draws for others"
+    broken(monkeypatch, barrier, "        // a thread draws for others")
+    states = (state_in_order(env, config, order, 100) for order in (2, 3, 4))
+    assert any(not np.array_equal(whole["hidden_weights"], state["hidden_weights"]) for state in states)
+
+
+def state_in_order(env, config, order, steps, plan=None):
+    """The state after some steps with the threads in an order of emulator.h."""
+    emulated_cupy.ORDER.of_threads = order
+    packed = packed_run(env, config, plan)
+    packed.advance_bins(1, steps)
+    return packed.state(0)

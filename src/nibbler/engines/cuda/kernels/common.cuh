@@ -157,7 +157,9 @@ __device__ __forceinline__ Units zero_units() {
 }
 
 __device__ __forceinline__ Units load_units(const float* address) {
-  return *reinterpret_cast<const Units*>(address);
+  const Units units = *reinterpret_cast<const Units*>(address);
+  others_may_run();
+  return units;
 }
 
 __device__ __forceinline__ void store_units(float* address, const Units& units) {

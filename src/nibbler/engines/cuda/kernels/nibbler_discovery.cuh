@@ -5,8 +5,8 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
   if (part != DISCOVERY_PART) {
     group_sync<THREADS>(0);
     for (u32 i = 0; i < num_steps; ++i) {
-      group_sync<THREADS>(0);
-      group_sync<THREADS>(0);
+      barrier_1();
+      barrier_2();
     }
     return;
   }
@@ -54,7 +54,7 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
   decide(0);
   group_sync<THREADS>(0);
   for (u32 i = 0; i < num_steps; ++i) {
-    group_sync<THREADS>(0);  // barrier 1
+    barrier_1();
     int features[DISCOVERY_CHUNKS];
     float sum[1] = {0.0f};
 #pragma unroll
@@ -83,7 +83,7 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
     update_linear<DISCOVERY_THREADS>(weights, momentum, place, features, reward - prediction, scalars.alpha_linear, scalars.linear_nu, change != 0u, &s.extremes, s.scratch,
                                      rank, DISCOVERY_BARRIER);
     decide((i + 1) & 1);
-    group_sync<THREADS>(0);  // barrier 2
+    barrier_2();
   }
   group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
 #if DISCOVERY_SHARED

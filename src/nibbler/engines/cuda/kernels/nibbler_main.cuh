@@ -174,7 +174,7 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
     const bool rewarded = __any_sync(EVERY_LANE, my_reward != 0.0);
     const double warp_reward = rewarded ? warp_sum(my_reward) : 0.0;
     if (lane == 0) shared.rewards[warp] = warp_reward;
-    group_sync<THREADS>(0);  // barrier 1
+    barrier_1();
 
     // the meeting
     const double reward = summed_reward(shared);
@@ -234,7 +234,7 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
       control.cumulant_change = cumulant_change;
       shared.control[(i + 1) & 1].action = next_action;
     }
-    group_sync<THREADS>(0);  // barrier 2
+    barrier_2();
 
     // Algorithm 2: update_main, base features
     if (has_base && (head == 0 || head == 1 + action)) {

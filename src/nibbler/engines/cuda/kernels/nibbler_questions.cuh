@@ -123,8 +123,8 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
     if (lane < NUM_SUMS) shared.sums[0][threadIdx.x / 32][lane] = shared.sums[1][threadIdx.x / 32][lane] = 0.0f;
     group_sync<THREADS>(0);
     for (u32 i = 0; i < num_steps; ++i) {
-      group_sync<THREADS>(0);
-      group_sync<THREADS>(0);
+      barrier_1();
+      barrier_2();
     }
     return;
   }
@@ -235,7 +235,7 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
       sums[MAIN_SUMS + MAIN_Q_NEXT + a] = dot_units(load_units(&s.main_q[a][first_unit]), phi_next);
     warp_sums(sums, lane);
     if (writes_sum<NUM_SUMS>(lane)) shared.sums[i & 1][warp_in_block][owned_sum<NUM_SUMS>(lane)] = sums[0];
-    group_sync<THREADS>(0);  // barrier 1
+    barrier_1();
 
     // Algorithm 3: update_answers
     float total[MAIN_SUMS];
@@ -261,10 +261,12 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
       swapped_in = group_any<QUESTION_THREADS>(mine, q.barrier);
       swap_input(q, p, extremes, place, inputs, entries_t, count_t, entries_next, count_next, swapped_in, step);
       char* const row = rows.address((u32)p);
-      if (SWAPPED_RANDOM)
+      if (SWAPPED_RANDOM) {
         draw_rows(row, scalars.seed, (u64)step + 1, question, p, 1, rank, QUESTION_THREADS);
-      else
+        question_sync(q);  // a thread draws for others, who pass over the new entry in their update: it fills up a batch
+      } else {
         Row{zero_units(), zero_units()}.store(row + rows.offset);
+      }
       stale = SWAPPED_RANDOM;  // zeros leave the sum over the list as it is
       rows_t += swapped_in - was_active;
       ++swaps;
@@ -288,7 +290,7 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
     update_linear<QUESTION_THREADS>(support, support_momentum, place, features_t, support_error,
                                     scalars.alpha_linear, scalars.linear_nu, swap, &s.extremes, s.scratch, rank,
                                     q.barrier);
-    group_sync<THREADS>(0);  // barrier 2
+    barrier_2();
 
     // Algorithm 2: update_main, the part of this thread's units
     co_opt(main_v, main_v_momentum, phi_t, control.error_v, scalars.alpha_main, scalars.nu);

@@ -55,4 +55,7 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global) {
 
 __device__ __forceinline__ void await_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
+// A place where the emulator lets other threads run, as they do at any time here.
+__device__ __forceinline__ void others_may_run() {}
+
 #endif
