@@ -7,6 +7,7 @@ import importlib.metadata
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -63,3 +64,8 @@ def test_gymnasium_imports_the_package_when_the_id_names_it():
         "import gymnasium; print(gymnasium.make('nibbler:nibbler/MultiCatch-v0', num_boards=1).action_space)"
     )
     assert run_python(code) == "Discrete(3)"
+
+
+def test_the_citation_is_of_this_version():
+    citation = Path(__file__).parents[1] / "CITATION.cff"
+    assert f"\nversion: {nibbler.__version__}\n" in citation.read_text()
