@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from nibbler.studies.keep import keep_results
+from nibbler.studies.paper import STUDIES
 from nibbler.studies.reading import read_study
 from nibbler.studies.spec import RunSpec, Study
 from nibbler.studies.store import ResultsFolder, RunFolder
@@ -123,3 +124,23 @@ def test_what_cannot_be_kept_is_refused_in_a_line(tmp_path: Path) -> None:
         keep_results(tmp_path / "source", tmp_path / "source" / ".." / "source")
     with pytest.raises(ValueError, match="holds no runs"):
         keep_results(tmp_path / "nothing", tmp_path / "kept")
+
+
+def test_pruning_forgets_what_no_study_lists_and_keeps_what_ours_do(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    keep_results(leave(tmp_path / "source").path, kept)
+    ours = STUDIES["quickstart"].study("smoke")
+    older = Study(ours.name, ours.size, (SPECS[0], *ours.runs), "", ours.reading)  # as it once was
+    keep_results(leave(tmp_path / "ours", study=older, only=(1, 2)).path, kept)
+    shorter = Study(STUDY.name, STUDY.size, SPECS[2:5], "", STUDY.reading)
+    source = leave(tmp_path / "shorter", study=shorter, only=()).path
+    assert keep_results(source, kept).pruned == 0
+    assert len(list(ResultsFolder(kept).runs())) == 8
+    write_run(ResultsFolder(source).run(SPECS[0]), SPECS[0], 9)  # there, but in no study
+    assert keep_results(source, kept, prune=True).pruned == 3
+    left = {run.spec().id for run in ResultsFolder(kept).runs()}
+    assert left == {spec.id for spec in (*SPECS[2:5], *ours.runs[:2])}
+    assert {study.name: study.runs for study in ResultsFolder(kept).studies()} == {
+        "mine": SPECS[2:5],
+        "quickstart": ours.runs,
+    }

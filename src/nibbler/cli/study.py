@@ -282,20 +282,23 @@ def status(name: str | None, results: Path, each: bool) -> None:
 @study.command("keep")
 @click.argument("source", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.argument("target", type=click.Path(path_type=Path, file_okay=False))
-def keep(source: Path, target: Path) -> None:
+@click.option("--prune", is_flag=True, help="Remove runs from TARGET that no study lists any more.")
+def keep(source: Path, target: Path, prune: bool) -> None:
     """Copy what is worth keeping of the results in SOURCE into TARGET, merging with what is there.
 
     Curves, specs and records are kept, and the selections of one seed per setting; checkpoints, locks and
-    progress are not. Finished runs in TARGET are never replaced, unfinished ones only by longer ones.
+    progress are not. Finished runs in TARGET are never replaced, unfinished ones only by longer ones. TARGET
+    goes on listing what its studies once had (a run with fewer steps, say); --prune forgets that.
 
     \b
     Examples:
-      nibbler study keep results results/paper      safe to give again while runs go on
+      nibbler study keep results results/paper          safe to give again while runs go on
+      nibbler study keep --prune results results/paper  and only what the studies list now
     """
     from nibbler.studies.keep import keep_results
 
-    kept = keep_results(source, target)
+    kept = keep_results(source, target, prune)
     click.echo(
         f"{target}: {kept.copied} runs copied ({kept.unfinished} of them unfinished), {kept.unchanged} were "
-        f"there already, {kept.empty} have no curve yet"
+        f"there already, {kept.empty} have no curve yet" + (f", {kept.pruned} removed" if prune else "")
     )

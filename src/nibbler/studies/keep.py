@@ -5,11 +5,13 @@ while it is unfinished, its timing as well. Snapshots and features are kept for 
 only where a study draws the discovery map. Checkpoints, locks, progress and event files stay behind.
 
 A folder may be copied into again and again, also from several machines: a finished run is never replaced,
-an unfinished one only by one that has come further.
+an unfinished one only by one that has come further. Pruned, it holds what its studies list, and ours as they
+are now.
 """
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,10 +33,15 @@ class Kept:
     unchanged: int  # the target has as much of it
     unfinished: int  # of those copied
     empty: int  # no curve yet
+    pruned: int  # gone from the target, since no study lists them
 
 
-def keep_results(source: str | Path, target: str | Path) -> Kept:
-    """Merge the results in `source` into `target`, leaving out what no report reads."""
+def keep_results(source: str | Path, target: str | Path, prune: bool = False) -> Kept:
+    """Merge the results in `source` into `target`, leaving out what no report reads.
+
+    With `prune`, a study of the target that comes with the library becomes what it is now, one that is in
+    `source` what it is there, and runs that no study lists go.
+    """
     origin, goal = ResultsFolder(source), ResultsFolder(target)
     if origin.path.resolve() == goal.path.resolve():
         raise ValueError(f"{source} cannot be kept in itself; give another folder")
@@ -43,12 +50,16 @@ def keep_results(source: str | Path, target: str | Path) -> Kept:
     make_folder(goal.path / "runs")
     known = {study.file_name: study for study in goal.studies()}
     for study in origin.studies():
-        goal.save_study(_merged(study, known.get(study.file_name)))
+        goal.save_study(study if prune else _merged(study, known.get(study.file_name)))
+    pruned = _prune(goal) if prune else 0
+    listed = _listed(goal) if prune else None
     mapped = _mapped(goal)
     copied = unchanged = unfinished = empty = 0
     for run in origin.runs():
         spec = run.spec()
         kept = goal.run(spec)
+        if listed is not None and spec.id not in listed:
+            continue
         if not (run.path / "curve.parquet").exists():
             empty += 1
         elif _is_ahead(run, kept):
@@ -57,7 +68,26 @@ def keep_results(source: str | Path, target: str | Path) -> Kept:
             unfinished += not run.finished
         else:
             unchanged += 1
-    return Kept(copied, unchanged, unfinished, empty)
+    return Kept(copied, unchanged, unfinished, empty, pruned)
+
+
+def _prune(goal: ResultsFolder) -> int:
+    """Let the library's studies be what they are now, and forget runs of no study; returns how many."""
+    for study in goal.studies():
+        ours = STUDIES.get(study.name)
+        if ours is not None and study.size in ours.sizes:
+            goal.save_study(ours.study(study.size))
+    listed = _listed(goal)
+    unlisted = [run for run in goal.runs() if run.spec().id not in listed]
+    for run in unlisted:
+        shutil.rmtree(run.path)
+    return len(unlisted)
+
+
+def _listed(results: ResultsFolder) -> set[str]:
+    """The ids of the runs in a folder's studies, and in the library's at any size."""
+    ours = (entry.study(size) for entry in STUDIES.values() for size in entry.sizes)
+    return {spec.id for study in (*ours, *results.studies()) for spec in study.runs}
 
 
 def _merged(study: Study, known: Study | None) -> Study:
