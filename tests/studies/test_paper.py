@@ -125,7 +125,7 @@ def test_one_step_beyond_the_paper_shares_its_smaller_sizes_with_curves() -> Non
 def test_the_runs_of_a_study_keep_their_ids() -> None:
     """Results are stored under these: a change here orphans them."""
     ids = {
-        "curves": "c5bfb317",
+        "curves": "00d303bf",
         "q-sweep": "9c5be9db",
         "hidden-units": "f65546c7",
         "heterogeneous": "b417e77a",
@@ -133,7 +133,7 @@ def test_the_runs_of_a_study_keep_their_ids() -> None:
         "questions": "9923b9ef",
         "inputs": "0c1a3b42",
         "open-choices": "555bc1a9",
-        "beyond": "578dd7fe",
+        "beyond": "0d70167e",
     }
     found = {}
     for name in ids:
