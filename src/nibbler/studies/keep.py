@@ -12,6 +12,7 @@ are now.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,14 +52,17 @@ def keep_results(source: str | Path, target: str | Path, prune: bool = False) ->
     known = {study.file_name: study for study in goal.studies()}
     for study in origin.studies():
         goal.save_study(study if prune else _merged(study, known.get(study.file_name)))
-    pruned = _prune(goal) if prune else 0
-    listed = _listed(goal) if prune else None
-    mapped = _mapped(goal)
+    if prune:
+        _renew(goal)
+    studies = [entry.study(size) for entry in STUDIES.values() for size in entry.sizes] + goal.studies()
+    listed = {spec.id for study in studies for spec in study.runs}
+    pruned = _forget(goal, listed) if prune else 0
+    mapped = _mapped(studies)
     copied = unchanged = unfinished = empty = 0
     for run in origin.runs():
         spec = run.spec()
         kept = goal.run(spec)
-        if listed is not None and spec.id not in listed:
+        if prune and spec.id not in listed:
             continue
         if not (run.path / "curve.parquet").exists():
             empty += 1
@@ -71,23 +75,20 @@ def keep_results(source: str | Path, target: str | Path, prune: bool = False) ->
     return Kept(copied, unchanged, unfinished, empty, pruned)
 
 
-def _prune(goal: ResultsFolder) -> int:
-    """Let the library's studies be what they are now, and forget runs of no study; returns how many."""
+def _renew(goal: ResultsFolder) -> None:
+    """Let those of its studies that come with the library be what they are now."""
     for study in goal.studies():
         ours = STUDIES.get(study.name)
         if ours is not None and study.size in ours.sizes:
             goal.save_study(ours.study(study.size))
-    listed = _listed(goal)
+
+
+def _forget(goal: ResultsFolder, listed: set[str]) -> int:
+    """Remove the runs that are not listed; returns how many."""
     unlisted = [run for run in goal.runs() if run.spec().id not in listed]
     for run in unlisted:
         shutil.rmtree(run.path)
     return len(unlisted)
-
-
-def _listed(results: ResultsFolder) -> set[str]:
-    """The ids of the runs in a folder's studies, and in the library's at any size."""
-    ours = (entry.study(size) for entry in STUDIES.values() for size in entry.sizes)
-    return {spec.id for study in (*ours, *results.studies()) for spec in study.runs}
 
 
 def _merged(study: Study, known: Study | None) -> Study:
@@ -117,11 +118,10 @@ def _copy(run: RunFolder, kept: RunFolder, spec: RunSpec, with_map: bool) -> Non
         kept.save_record(result.record)
 
 
-def _mapped(results: ResultsFolder) -> dict[str, set[str]]:
-    """Settings whose discovery map a study draws, the library's or the folder's, with the ids of its runs."""
+def _mapped(studies: Iterable[Study]) -> dict[str, set[str]]:
+    """Settings whose discovery map a study draws, with the ids of its runs."""
     found: dict[str, set[str]] = {}
-    ours = [entry.study(size) for entry in STUDIES.values() for size in entry.sizes]
-    for study in (*ours, *results.studies()):
+    for study in studies:
         figures = study.reading.get("figures", [MAP_FIGURE])
         if isinstance(figures, list) and MAP_FIGURE in figures:
             for spec in study.runs:
