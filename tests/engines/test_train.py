@@ -11,7 +11,7 @@ import pytest
 from nibbler.agents.config import NibblerConfig, QLearningConfig
 from nibbler.engines import run as run_module
 from nibbler.engines.checkpoint import DamagedCheckpointError, read_checkpoint
-from nibbler.engines.run import Interrupted, open_run, train
+from nibbler.engines.run import Curve, Interrupted, open_run, train
 from nibbler.envs.catch import catch_board
 from nibbler.envs.multi_catch import multi_catch
 from nibbler.mdp.environment import Environment
@@ -79,6 +79,19 @@ def press_ctrl_c_after(monkeypatch, steps):
         return reward
 
     monkeypatch.setattr(module.ReferenceRun, "_advance_one", advance)
+
+
+def test_the_means_may_be_asked_for_while_another_thread_adds_a_bin(monkeypatch):
+    curve = Curve(10, np.array([1.0, 2.0]), 20)
+    full = np.full
+
+    def meanwhile(*arguments):
+        curve._sums.append(0.5)
+        curve.steps += 10
+        return full(*arguments)
+
+    monkeypatch.setattr(run_module.np, "full", meanwhile)
+    assert curve.means().tolist() == [0.1, 0.2]
 
 
 def test_ctrl_c_saves_the_run_and_says_how_to_resume(env, tmp_path, monkeypatch):

@@ -98,6 +98,21 @@ def test_the_owner_touches_its_lock(tmp_path, monkeypatch):
         assert read_owner(tmp_path / "run").age < 100
 
 
+def test_a_mistake_in_what_a_beat_tells_does_not_stop_the_heart(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(lock, "HEARTBEAT", 0.02)
+    beats, twice = [], threading.Event()
+
+    def beat():
+        beats.append(None)
+        if len(beats) > 1:
+            twice.set()
+        raise ValueError("cannot be told")
+
+    with RunLock(tmp_path / "run", on_beat=beat):
+        assert twice.wait(10)
+    assert "ValueError: cannot be told" in capsys.readouterr().err
+
+
 def test_an_owner_notices_that_it_lost_the_run(tmp_path):
     with RunLock(tmp_path / "run") as mine:
         elsewhere(tmp_path / "run" / "lock", age=0)

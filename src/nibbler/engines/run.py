@@ -301,11 +301,14 @@ class Curve:
         return np.array(self._sums, dtype=np.float64)
 
     def means(self) -> np.ndarray:
-        """Mean reward per bin, each over the steps that it has."""
-        lengths = np.full(len(self._sums), float(self.bin_size))
-        if self.steps % self.bin_size:
-            lengths[-1] = self.steps % self.bin_size
-        return self.sums / lengths
+        """Mean reward per bin, each over the steps that it has.
+
+        Another thread may ask for it while the run goes on; then only the last bin may be off.
+        """
+        sums = self.sums
+        lengths = np.full(len(sums), float(self.bin_size))
+        lengths[-1:] = self.steps % self.bin_size or self.bin_size
+        return sums / lengths
 
     def extend(self, run: Run, wanted: int, last: int) -> float:
         """Advance the run by about `wanted` steps in whole blocks, not beyond `last`; the rewards earned."""

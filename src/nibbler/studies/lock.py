@@ -14,6 +14,7 @@ import secrets
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -138,12 +139,18 @@ class RunLock:
 
     def _beat(self) -> None:
         while not self._stop.wait(HEARTBEAT):
-            # A full disk or a server away for a moment is not the end: the next write will tell.
+            # A full disk or a server away for a moment is not the end: the next write will tell. Nor is a
+            # mistake in what is told: a heart that stopped would hand the run to another process.
             with contextlib.suppress(OSError, LockLostError, StoreError):
                 self.check()
                 os.utime(self._path)
-                if self._on_beat is not None:
-                    self._on_beat()
+                try:
+                    if self._on_beat is not None:
+                        self._on_beat()
+                except OSError:
+                    raise
+                except Exception:
+                    traceback.print_exc()
 
 
 @contextlib.contextmanager
