@@ -179,9 +179,10 @@ def fixed_nibbler(size: str) -> list[RunSpec]:
     questions = {"smoke": 4, "laptop": 8, "paper": 32}[size]
     boards = {"smoke": (2, 4), "laptop": (2, 4, 8), "paper": (2, 4, 8, 16, 32, 64)}[size]
     seeds = 2 if size == "smoke" else 3
+    steps = {64: 50_000_000}  # far too few questions: nothing to wait for
     specs = planner_runs(size, boards)
     for n in boards:
-        specs += runs(size, n, nibbler_agent(n, num_questions=questions), seeds)
+        specs += runs(size, n, nibbler_agent(n, num_questions=questions), seeds, steps.get(n))
     return specs
 
 
@@ -355,8 +356,8 @@ STUDIES: dict[str, PaperStudy] = {
             "beyond",
             "Does Nibbler go on scaling on 256 and 512 boards?",
             "one step further than the paper, whose second experiment ends at 128 boards",
-            "Nibbler on 2 to 128 boards (the runs of the study curves), and with 2 seeds on 256 (200M steps) "
-            "and 512 boards (400M).",
+            "Nibbler on 2 to 128 boards (the runs of the study curves), and with 2 seeds on 256 (320M steps) "
+            "and 512 boards (800M).",
             beyond,
             ("scaling", "curves", "compute"),
             sizes=("smoke", "paper"),
