@@ -154,6 +154,17 @@ def test_the_readme_says_what_was_found(findings: Findings) -> None:
     )
 
 
+def test_growth_on_large_problems_has_a_row_and_a_word_of_its_own(tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "paper"
+    leave(folder, "curves", lambda spec: float(agent_name(spec) == "nibbler" and spec.seed < 2))
+    found = read_findings(folder)
+    exponents = results_text(found, tmp_path).split("## Exponent")[1]
+    cells = next(line for line in exponents.splitlines() if "equal boards, large ones" in line).split("|")
+    assert [cell.strip() for cell in cells[4:6]] == ["16, 64, 128", "32"]  # whose bins are longer here
+    words = r", and as boards\^[\d.]+ \([\d.]+ to [\d.]+\) from 16 on"
+    assert re.search(words, readme_blocks(found, tmp_path)["found"])
+
+
 def test_a_claim_that_lacks_runs_is_judged_on_smaller_problems_apart(tmp_path: Path) -> None:
     folder = tmp_path / "results" / "paper"
     leave(folder, "questions", lambda spec: 1, "laptop")

@@ -75,6 +75,18 @@ def test_linear_growth_is_judged_by_the_exponent(exponent: float, verdict: str) 
     assert status(checks.nibbler_is_nearly_linear, *parts) == verdict
 
 
+def test_growth_on_large_problems_is_told_apart() -> None:
+    crossings = {2: 4, 4: 8, 8: 9, 16: 10, 32: 30, 64: 90}  # by three for each doubling at the end
+    parts = [measured("nibbler", n, c) for n, c in crossings.items()]
+    large = results("any", *parts).power_law_of_large("nibbler")
+    assert large is not None
+    assert large.fitted == (16, 32, 64)
+    assert f", {large.exponent.value:.2f} (" in judged(checks.nibbler_is_nearly_linear, *parts).numbers
+    assert large.exponent.value == pytest.approx(np.log2(3), abs=0.05)
+    for too_few in (parts[:-1], parts[3:]):  # two large ones; nothing but large ones
+        assert results("any", *too_few).power_law_of_large("nibbler") is None
+
+
 def test_linear_growth_needs_three_sizes_and_two_seeds() -> None:
     two = [measured("nibbler", n, 2 * n) for n in (2, 4)]
     assert status(checks.nibbler_is_nearly_linear, *two) == "not enough data"
@@ -144,6 +156,19 @@ def test_a_size_too_short_to_count_does_not_hide_the_others() -> None:
     found = judged(checks.nibbler_is_nearly_linear, *parts, measured("nibbler", 128, None, bins=100))
     assert found.status == "holds so far"
     assert "Nibbler on 128 boards: not reached in 100M steps, too few to count" in found.part
+
+
+def test_a_size_that_was_learned_counts_before_its_runs_end() -> None:
+    parts = [measured("nibbler", n, 2 * n) for n in (2, 4, 64)]
+    last = dataclasses.replace(measured("nibbler", 128, 120, bins=126), planned_steps=130 * BIN)
+    for check in (checks.nibbler_is_nearly_linear, checks.doubling_costs_twice):
+        found = judged(check, *parts, last)
+        assert "128" in found.numbers
+        assert found.part == "Nibbler on 128 boards: 126M steps so far"
+    beside = measured("q-learning", 128, None, bins=130)
+    assert status(checks.only_nibbler_learns_128, last, beside) == "holds so far"
+    unlearned = dataclasses.replace(measured("nibbler", 128, None, bins=126), planned_steps=130 * BIN)
+    assert status(checks.only_nibbler_learns_128, unlearned, beside) == "not enough data"
 
 
 def test_nibbler_outperforms_on_the_largest_problem_that_both_ran() -> None:

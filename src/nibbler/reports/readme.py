@@ -37,6 +37,8 @@ def _found(findings: Findings) -> str:
     law = results.power_law("nibbler")
     if len(law.fitted) > 2:
         grows = f"boards^{format_estimate(law.exponent, 2)}"
+        if (large := results.power_law_of_large("nibbler")) is not None:
+            grows += f", and as boards^{format_estimate(large.exponent, 2)} from {large.fitted[0]} on"
         others = [
             f"{agent_label(agent)}'s as boards^{format_estimate(other.exponent, 2)} up to {other.fitted[-1]}"
             for agent in COMPARED

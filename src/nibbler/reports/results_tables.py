@@ -90,6 +90,9 @@ def exponent_table(*parts: tuple[str, StudyResults]) -> TextTable:
             row = found.get(agent_label(agent), [agent_label(agent), NOT_RUN, NOTHING, NOTHING])
             if len([p for p in results.planned if p.setting.agent == agent]) > 1:
                 rows.append([row[0], family, *row[1:]])
+            if (large := results.power_law_of_large(agent)) is not None:
+                sizes = (", ".join(map(str, part)) or NOTHING for part in (large.fitted, large.not_reached))
+                rows.append([row[0], f"{family}, large ones", format_estimate(large.exponent, 2), *sizes])
     headings = ["agent", "problems", "exponent", "boards in the fit", "boards not reached"]
     return TextTable(headings, rows, text_columns=2)
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from nibbler.studies.evidence import Evidence, NotEnoughDataError, reward_text, side
 from nibbler.studies.metrics import CurveSet, Estimate, final_reward, format_estimate, format_quantity
-from nibbler.studies.results import Measured, Setting, agent_label
+from nibbler.studies.results import LARGE_PROBLEM, Measured, Setting, agent_label
 
 LINEAR_RANGE = (0.75, 1.25)  # exponents that we call "nearly linear"
 LEAST_SHARE_OF_SWEEP = 0.2  # of the planned settings, before a sweep says anything
 ROUGHLY_TWICE = (1.5, 2.5)  # doubling ratios that we call "roughly twice"
-LARGE_PROBLEM = 16  # boards from which on a problem is large: all agents learn below
 BASELINES = ("q-learning", "qv-learning", "rainbow")
 SMALL = (2, 4, 8)
 
@@ -52,7 +51,7 @@ def nibbler_outperforms(e: Evidence) -> tuple[bool, str]:
 
 def only_nibbler_learns_128(e: Evidence) -> tuple[bool, str]:
     # One long run that learns, or stays at the random line, is telling, whatever another seed does.
-    ours = e.needed("nibbler", 128, seeds=1)
+    ours = e.needed("nibbler", 128, whole=False, seeds=1)
     others = {a: m for a in BASELINES if (m := e.offered(a, 128, whole=False, seeds=1)) is not None}
     if not others:
         raise NotEnoughDataError("no baseline has been run on 128 boards")
@@ -123,7 +122,7 @@ def linear_fails(e: Evidence) -> tuple[bool, str]:
 
 
 def nibbler_is_nearly_linear(e: Evidence, agent: str = "nibbler") -> tuple[bool, str]:
-    found = e.usable(agent, seeds=1)
+    found = e.usable(agent, whole=False, seeds=1)
     if sum(m.curves.num_seeds > 1 for m in found.values()) < 3:
         raise NotEnoughDataError(f"{agent_label(agent)} has two seeds on fewer than three sizes")
     outcome = e.decided(found)
@@ -132,6 +131,8 @@ def nibbler_is_nearly_linear(e: Evidence, agent: str = "nibbler") -> tuple[bool,
     if len(law.fitted) < 3:
         raise NotEnoughDataError(f"sizes that reached the threshold: {len(law.fitted)}; a trend needs three")
     text = f"exponent {format_estimate(law.exponent, 2)} over {law.fitted[0]} to {law.fitted[-1]} boards"
+    if (large := e.results.power_law_of_large(agent)) is not None:
+        text += f", {format_estimate(large.exponent, 2)} from {large.fitted[0]} on"
     if missed:
         text += f"; not reached on {', '.join(map(str, missed))}"
     low, high = LINEAR_RANGE
@@ -139,7 +140,7 @@ def nibbler_is_nearly_linear(e: Evidence, agent: str = "nibbler") -> tuple[bool,
 
 
 def doubling_costs_twice(e: Evidence) -> tuple[bool, str]:
-    outcome = e.decided(e.usable("nibbler", seeds=1))
+    outcome = e.decided(e.usable("nibbler", whole=False, seeds=1))
     ratios = {
         n: r for n, r in e.results.doubling_ratios("nibbler").items() if outcome.get(n) and 2 * n in outcome
     }

@@ -28,6 +28,9 @@ AGENT_LABELS = {
 }
 
 
+LARGE_PROBLEM = 16  # boards from which on a problem is large: all agents learn below
+
+
 def agent_label(agent: str) -> str:
     """An agent's name as people write it; names that are not ours stay as they are."""
     return AGENT_LABELS.get(agent, agent)
@@ -213,6 +216,12 @@ class StudyResults:
         """The fit of steps against boards, on these sizes if they are given."""
         by_boards = self.to_threshold(agent, **varied)
         return metrics.power_law({n: e for n, e in by_boards.items() if only is None or n in only})
+
+    def power_law_of_large(self, agent: str, **varied: Any) -> PowerLaw | None:
+        """The fit on large problems alone, where it can be told apart from that on all."""
+        sizes = self.to_threshold(agent, **varied)
+        law = self.power_law(agent, only=[n for n in sizes if n >= LARGE_PROBLEM], **varied)
+        return law if 2 < len(law.fitted) < len(sizes) else None
 
     def final_reward(self, agent: str, boards: int, **varied: Any) -> Estimate | None:
         """Mean reward at the end of the run, if there is one."""
