@@ -200,6 +200,23 @@ def test_an_error_inside_a_users_module_is_not_mistaken_for_a_missing_module(tmp
         follow("needy:make")
 
 
+def test_a_run_that_was_begun_on_an_engine_which_is_not_here_says_so(tmp_path, monkeypatch):
+    spec = RunSpec({"name": "multi_catch", "num_boards": 2}, {"name": "q-learning"}, 2_000, 0, "auto", 500)
+    folder = place(tmp_path, spec)
+    execute(spec, folder, stop=iter([False, True, True]).__next__)
+    begun = folder.load_checkpoint()
+    assert begun is not None
+    folder.save_checkpoint(500, {**begun[0], "engine": "cuda"}, begun[1])  # as a machine with a GPU leaves it
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    event = attempt(spec, folder)
+    assert event.kind == "failed"
+    assert event.message.startswith(
+        "a run stays on the engine that began it, and engine='cuda' needs an NVIDIA GPU and CuPy (CuPy "
+        "is not installed); run the study where that is, or delete "
+    )
+    assert str(folder.path) in event.message
+
+
 @pytest.mark.parametrize("steps, bin_size", [(10, 10), (1_000, 100), (40_000_000, 10_000), (12_345, 1_000)])
 def test_snapshots_are_about_fifty_ends_of_bins_with_the_first_and_the_last(steps, bin_size):
     moments = snapshot_steps(toy(steps=steps, bin_size=bin_size))

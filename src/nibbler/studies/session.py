@@ -64,7 +64,17 @@ class Session:
         loaded = folder.load_checkpoint()
         header, arrays = loaded if loaded is not None else ({}, {})
         self.env = build_environment(spec.environment)
-        self.run, self.engine, self.agent = build(spec, self.env, header.get("engine", spec.engine))
+        begun_on = header.get("engine")
+        try:
+            self.run, self.engine, self.agent = build(spec, self.env, begun_on or spec.engine)
+        except RuntimeError as error:
+            if begun_on in (None, spec.engine):
+                raise
+            why = str(error).partition(";")[0]  # which engine else there is does not help here
+            raise ValueError(
+                f"a run stays on the engine that began it, and {why}; run the study where that is, or delete "
+                f"{folder.path} to begin the run anew"
+            ) from error
         self.resumable = bool(getattr(self.run, "resumable", True))
         self.curve = Curve(spec.bin_size)
         self._seconds: list[float] = []  # of work until the end of each bin
