@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 from nibbler.engines.run import engine_module
+from nibbler.studies.begin import Begun, begin
 from nibbler.studies.device_shares import DeviceShares
 from nibbler.studies.events import OnEvent, Outcome, RunEvent
 from nibbler.studies.execute import SAVE_EVERY
@@ -43,21 +43,10 @@ def run_study(
     `workers` is how many processes there are beside this one: for packs of Rainbow, and for what the GPU
     cannot run. Ctrl-C saves every run and stops.
     """
-    if workers is not None and workers < 1:
-        raise ValueError(f"workers={workers}; at least 1 is needed")
     engine_module("cuda").require_gpu()
-    results = ResultsFolder(folder)
-    results.save_study(study)
-    outcome = Outcome()
-    one_at_a_time = threading.Lock()
-
-    def tell(event: RunEvent) -> None:
-        with one_at_a_time:
-            outcome.note(event)
-            if on_event is not None:
-                on_event(event)
-
-    packs, jobs = _sort(study, results, tell)
+    begun = begin(study, folder, workers, on_event)
+    results, outcome, tell = begun.results, begun.outcome, begun.tell
+    packs, jobs = _sort(begun)
     options: dict[str, Any] = {"save_every": save_every, "tracking": tracking}
     pool = Pool(results, options, tell)
     shares = DeviceShares(engine_module("cuda").num_multiprocessors())
@@ -88,14 +77,9 @@ def _wait_for(work: list[Future[Any]]) -> None:
         future.result()
 
 
-def _sort(study: Study, results: ResultsFolder, tell: OnEvent) -> tuple[list[list[RunSpec]], list[Job]]:
+def _sort(begun: Begun) -> tuple[list[list[RunSpec]], list[Job]]:
     """What is missing: packs for the CUDA engine; packs of Rainbow, and then single runs, for processes."""
-    missing = []
-    for spec in study.runs:
-        done = results.run(spec).finished
-        tell(RunEvent.about("skipped" if done else "queued", spec, spec.steps if done else 0))
-        if not done:
-            missing.append(spec)
+    missing, results = begun.missing, begun.results
     cuda = [spec for spec in missing if _runs_on(spec, "cuda", results)]
     jax = [spec for spec in missing if _runs_on(spec, "jax", results)]
     if jax and not jax_sees_gpu():
@@ -103,7 +87,7 @@ def _sort(study: Study, results: ResultsFolder, tell: OnEvent) -> tuple[list[lis
             f"JAX sees no GPU here, so the {len(jax)} runs of Rainbow go to the CPU, one by one; "
             "pip install 'jax[cuda13]' (or cuda12) lets them share the GPU"
         )
-        tell(RunEvent.about("warning", jax[0], message=message))
+        begun.tell(RunEvent.about("warning", jax[0], message=message))
         jax = []
     packed = {spec.id for spec in (*cuda, *jax)}
     single: list[Job] = [[spec] for spec in missing if spec.id not in packed]

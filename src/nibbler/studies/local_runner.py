@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from nibbler.studies.begin import begin
 from nibbler.studies.events import ENDINGS, OnEvent, Outcome, RunEvent
 from nibbler.studies.execute import SAVE_EVERY
 from nibbler.studies.interrupt import stop_on_signal
@@ -49,30 +50,15 @@ def run_study(
     Ctrl-C (or SIGTERM) saves every run and stops; running the study again resumes it. A run that fails, or
     whose process dies, is reported and does not touch the others.
     """
-    if workers is not None and workers < 1:
-        raise ValueError(f"workers={workers}; at least 1 is needed")
-    results = ResultsFolder(folder)
-    results.save_study(study)
-    outcome = Outcome()
-
-    def tell(event: RunEvent) -> None:
-        outcome.note(event)
-        if on_event is not None:
-            on_event(event)
-
-    waiting: list[Job] = []
-    for spec in study.runs:
-        done = results.run(spec).finished
-        tell(RunEvent.about("skipped" if done else "queued", spec, spec.steps if done else 0))
-        if not done:
-            waiting.append([spec])
-    pool = Pool(results, {"save_every": save_every, "tracking": tracking}, tell)
+    begun = begin(study, folder, workers, on_event)
+    pool = Pool(begun.results, {"save_every": save_every, "tracking": tracking}, begun.tell)
+    jobs: list[Job] = [[spec] for spec in begun.missing]
     try:
         with stop_on_signal() as stop_asked:
-            outcome.interrupted = pool.work(waiting, workers or available_cores(), stop_asked)
+            begun.outcome.interrupted = pool.work(jobs, workers or available_cores(), stop_asked)
     finally:
         pool.close()
-    return outcome
+    return begun.outcome
 
 
 def available_cores() -> int:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nibbler.studies.begin import begin
 from nibbler.studies.events import OnEvent, Outcome, RunEvent
 from nibbler.studies.execute import SAVE_EVERY, attempt
 from nibbler.studies.files import read_json
@@ -45,25 +46,10 @@ def run_study(
     a run is started again after its worker or node died. `ray_options` are passed on to the tasks: the
     default is one CPU each, and one GPU for runs on the cuda engine.
     """
-    if workers is not None and workers < 1:
-        raise ValueError(f"workers={workers}; at least 1 is needed")
     ray = _connect(address)
-    results = ResultsFolder(Path(folder).absolute())
-    results.save_study(study)
-    outcome = Outcome()
-
-    def tell(event: RunEvent) -> None:
-        outcome.note(event)
-        if on_event is not None:
-            on_event(event)
-
-    waiting: list[RunSpec] = []
-    for spec in study.runs:
-        done = results.run(spec).finished
-        tell(RunEvent.about("skipped" if done else "queued", spec, spec.steps if done else 0))
-        if not done:
-            waiting.append(spec)
-    waiting.reverse()
+    begun = begin(study, Path(folder).absolute(), workers, on_event)
+    results, outcome, tell = begun.results, begun.outcome, begun.tell
+    waiting = begun.missing[::-1]
     path = [os.path.abspath(entry or os.getcwd()) for entry in sys.path]
     options = {"save_every": save_every, "tracking": tracking}
     task = ray.remote(_attempt_here)
