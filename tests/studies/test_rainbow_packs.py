@@ -13,6 +13,7 @@ from nibbler.engines import jax as jax_engine
 from nibbler.engines.record import jax_device
 from nibbler.engines.run import engine_module, open_run
 from nibbler.studies import gpu_runner, packs
+from nibbler.studies.begin import begin
 from nibbler.studies.build import build_agent, build_environment
 from nibbler.studies.execute import execute
 from nibbler.studies.packs import run_packs
@@ -207,14 +208,14 @@ def test_rainbow_runs_of_one_shape_share_a_pack_and_others_do_not(cuda, tmp_path
     alike = [rainbow(0), rainbow(1, learning_rate=0.01), rainbow(2, env_seed=2)]  # numbers, not shapes
     unlike = [rainbow(0, boards=2), rainbow(0, head_units=8), rainbow(0, steps=300)]
     study = Study("shapes", "smoke", (*alike, *unlike))
-    _, jobs = gpu_runner._sort(study, ResultsFolder(tmp_path), lambda event: None)
+    _, jobs = gpu_runner._sort(begin(study, tmp_path, None, None))
     assert jobs == [alike, *([spec] for spec in unlike)]
 
 
 def test_without_a_gpu_for_jax_rainbow_is_said_to_go_to_the_cpu(cuda, tmp_path):
     study = Study("none", "smoke", (rainbow(0), rainbow(1)))
     events = []
-    _, jobs = gpu_runner._sort(study, ResultsFolder(tmp_path), events.append)
+    _, jobs = gpu_runner._sort(begin(study, tmp_path, None, events.append))
     assert jobs == [[spec] for spec in study.runs]
     (warning,) = [event for event in events if event.kind == "warning"]
     assert "JAX sees no GPU here, so the 2 runs of Rainbow go to the CPU" in warning.message
