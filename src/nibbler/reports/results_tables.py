@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from nibbler.reports.findings import Findings, StudyFindings
-from nibbler.reports.tables import NOTHING, TextTable, format_duration, growth_table, of_planned
+from nibbler.reports.tables import NOTHING, TextTable, format_duration, growth_table, law_cells, of_planned
 from nibbler.studies.cost import PlainJax, RunCost
 from nibbler.studies.metrics import final_reward, format_estimate, format_quantity
 from nibbler.studies.results import Measured, StudyResults, agent_label, legend_order
@@ -91,8 +91,7 @@ def exponent_table(*parts: tuple[str, StudyResults]) -> TextTable:
             if len([p for p in results.planned if p.setting.agent == agent]) > 1:
                 rows.append([row[0], family, *row[1:]])
             if (large := results.power_law_of_large(agent)) is not None:
-                sizes = (", ".join(map(str, part)) or NOTHING for part in (large.fitted, large.not_reached))
-                rows.append([row[0], f"{family}, large ones", format_estimate(large.exponent, 2), *sizes])
+                rows.append([row[0], f"{family}, large ones", *law_cells(large)])
     headings = ["agent", "problems", "exponent", "boards in the fit", "boards not reached"]
     return TextTable(headings, rows, text_columns=2)
 

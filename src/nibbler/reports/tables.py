@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from nibbler.studies.metrics import format_estimate, format_quantity
+from nibbler.studies.metrics import PowerLaw, format_estimate, format_quantity
 from nibbler.studies.results import Planned, Row, StudyResults, agent_label
 
 NOTHING = "-"
@@ -101,15 +101,17 @@ def growth_table(results: StudyResults) -> TextTable:
         if len(law.fitted) + len(law.not_reached) < 2:
             continue
         extra = "".join(f", {name.replace('_', ' ')} {_value(value)}" for name, value in varied)
-        rows.append(
-            [
-                agent_label(agent) + extra,
-                NOTHING if law.exponent.undefined else format_estimate(law.exponent, 2),
-                ", ".join(map(str, law.fitted)) or NOTHING,
-                ", ".join(map(str, law.not_reached)) or NOTHING,
-            ]
-        )
+        rows.append([agent_label(agent) + extra, *law_cells(law)])
     return TextTable(["agent", "exponent", "boards in the fit", "boards not reached"], rows)
+
+
+def law_cells(law: PowerLaw) -> list[str]:
+    """A power law's exponent, the sizes it was fitted to, and those that did not reach the threshold."""
+    return [
+        NOTHING if law.exponent.undefined else format_estimate(law.exponent, 2),
+        ", ".join(map(str, law.fitted)) or NOTHING,
+        ", ".join(map(str, law.not_reached)) or NOTHING,
+    ]
 
 
 def _value(value: object) -> str:

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-from nibbler.studies.files import TEMPORARY, StoreError, explained, make_folder, remove_leftovers
+from nibbler.studies.files import TEMPORARY, explained, make_folder, remove_leftovers
 
 try:
     import fcntl
@@ -141,16 +141,15 @@ class RunLock:
         while not self._stop.wait(HEARTBEAT):
             # A full disk or a server away for a moment is not the end: the next write will tell. Nor is a
             # mistake in what is told: a heart that stopped would hand the run to another process.
-            with contextlib.suppress(OSError, LockLostError, StoreError):
+            try:
                 self.check()
                 os.utime(self._path)
-                try:
-                    if self._on_beat is not None:
-                        self._on_beat()
-                except OSError:
-                    raise
-                except Exception:
-                    traceback.print_exc()
+                if self._on_beat is not None:
+                    self._on_beat()
+            except (OSError, LockLostError):
+                pass
+            except Exception:
+                traceback.print_exc()
 
 
 @contextlib.contextmanager

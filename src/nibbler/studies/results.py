@@ -217,10 +217,10 @@ class StudyResults:
         by_boards = self.to_threshold(agent, **varied)
         return metrics.power_law({n: e for n, e in by_boards.items() if only is None or n in only})
 
-    def power_law_of_large(self, agent: str, **varied: Any) -> PowerLaw | None:
+    def power_law_of_large(self, agent: str) -> PowerLaw | None:
         """The fit on large problems alone, where it can be told apart from that on all."""
-        sizes = self.to_threshold(agent, **varied)
-        law = self.power_law(agent, only=[n for n in sizes if n >= LARGE_PROBLEM], **varied)
+        sizes = self.to_threshold(agent)
+        law = self.power_law(agent, only=[n for n in sizes if n >= LARGE_PROBLEM])
         return law if 2 < len(law.fitted) < len(sizes) else None
 
     def final_reward(self, agent: str, boards: int, **varied: Any) -> Estimate | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nibbler.engines.cuda.device import GpuMissingError
 from nibbler.engines.record import jax_device
 from nibbler.engines.run import Curve, Run
 from nibbler.studies.build import build_environment, build_run
@@ -67,13 +68,12 @@ class Session:
         begun_on = header.get("engine")
         try:
             self.run, self.engine, self.agent = build(spec, self.env, begun_on or spec.engine)
-        except RuntimeError as error:
+        except GpuMissingError as error:
             if begun_on in (None, spec.engine):
                 raise
-            why = str(error).partition(";")[0]  # which engine else there is does not help here
             raise ValueError(
-                f"a run stays on the engine that began it, and {why}; run the study where that is, or delete "
-                f"{folder.path} to begin the run anew"
+                f"a run stays on the engine that began it, and {error.lacks}; run the study where that is, "
+                f"or delete {folder.path} to begin the run anew"
             ) from error
         self.resumable = bool(getattr(self.run, "resumable", True))
         self.curve = Curve(spec.bin_size)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-MISSING = (
-    "engine='cuda' needs an NVIDIA GPU and CuPy ({why}); install the extra that fits the driver, "
-    "pip install 'nibbler[cuda13]' or 'nibbler[cuda12]', or use engine='cpu'"
+REMEDY = (
+    "install the extra that fits the driver, pip install 'nibbler[cuda13]' or 'nibbler[cuda12]', or use "
+    "engine='cpu'"
 )
 RESERVED_PER_BLOCK = 1024  # bytes of shared memory that CUDA keeps for itself
 SOURCES = {
@@ -37,18 +37,26 @@ SOURCES = {
 }
 
 
+class GpuMissingError(RuntimeError):
+    """This machine has no GPU that the engine can use."""
+
+    def __init__(self, why: str) -> None:
+        self.lacks = f"engine='cuda' needs an NVIDIA GPU and CuPy ({why})"
+        super().__init__(f"{self.lacks}; {REMEDY}")
+
+
 def require_gpu() -> Any:
     """The cupy module, where there is a device to use; else an error that says what is missing."""
     try:
         import cupy
     except ImportError:
-        raise RuntimeError(MISSING.format(why="CuPy is not installed")) from None
+        raise GpuMissingError("CuPy is not installed") from None
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise RuntimeError(MISSING.format(why=f"CUDA says: {error}")) from None
+        raise GpuMissingError(f"CUDA says: {error}") from None
     if count == 0:
-        raise RuntimeError(MISSING.format(why="CUDA sees no device"))
+        raise GpuMissingError("CUDA sees no device")
     return cupy
 
 
