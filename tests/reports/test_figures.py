@@ -11,6 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from nibbler.reports import catalogue, discovery_map, figures, style
+from nibbler.reports.discovery import Discovery, count_selections
 from nibbler.studies.metrics import CurveSet, Estimate
 from nibbler.studies.results import AGENT_LABELS, Lines, Measured, Setting, StudyResults
 
@@ -135,45 +136,18 @@ def test_bands_average_bins_and_keep_the_mean() -> None:
     assert times[0] == 50.0
 
 
-def discovery(found: bool) -> discovery_map.Discovery:
+def discovery(found: bool) -> Discovery:
     board_of_feature = np.repeat(np.arange(3), 4)
     own = np.arange(12).reshape(3, 4)
     mixed = np.array([[0, 4, 8, 1], [5, 9, 2, 6], [10, 3, 7, 11]])
     inputs = np.stack([mixed, own if found else mixed])
-    return discovery_map.count_selections(np.array([0, 100]), inputs[:, :, 0], inputs, board_of_feature)
-
-
-def test_selections_are_counted_by_board() -> None:
-    counted = discovery(found=True)
-    np.testing.assert_allclose(counted.seen[0, 0], [0.5, 0.25, 0.25])
-    np.testing.assert_allclose(counted.seen[1], np.eye(3))
-    assert counted.chance == pytest.approx(1 / 3)
-    np.testing.assert_allclose(counted.own_board()[1], [1.0, 1.0, 1.0])
-    assert counted.own_board()[0, 0] == pytest.approx((0.5 - 1 / 3) / (1 - 1 / 3))
-    assert counted.boards_found().tolist() == [0, 3]
-    assert counted.cumulant[1].tolist() == [0, 1, 2]
-
-
-def test_a_question_that_avoids_its_own_board_scores_below_chance() -> None:
-    board_of_feature = np.repeat(np.arange(3), 4)
-    inputs = np.arange(4, 8)[None, None].repeat(2, axis=0)  # board 1
-    cumulants = np.array([[0], [0]])  # board 0
-    counted = discovery_map.count_selections(np.array([0, 1]), cumulants, inputs, board_of_feature)
-    assert (counted.own_board() < 0).all()
-    assert counted.boards_found().tolist() == [0, 0]
-
-
-def test_few_inputs_can_see_no_more_than_they_are() -> None:
-    board_of_feature = np.repeat(np.arange(2), 8)
-    inputs = np.array([[[0, 1]], [[0, 1]]])
-    counted = discovery_map.count_selections(np.array([0, 1]), inputs[..., 0], inputs, board_of_feature)
-    np.testing.assert_allclose(counted.own_board(), 1.0)
+    return count_selections(np.array([0, 100]), inputs[:, :, 0], inputs, board_of_feature)
 
 
 def test_questions_are_sorted_by_the_board_they_end_up_with() -> None:
     board_of_feature = np.repeat(np.arange(3), 4)
     inputs = np.arange(12).reshape(3, 4)[[2, 0, 1]][None].repeat(2, axis=0)
-    counted = discovery_map.count_selections(np.array([0, 1]), inputs[:, :, 0], inputs, board_of_feature)
+    counted = count_selections(np.array([0, 1]), inputs[:, :, 0], inputs, board_of_feature)
     assert discovery_map.row_order(counted).tolist() == [1, 2, 0]
 
 

@@ -138,6 +138,14 @@ def test_plain_jax_is_read_from_beside_the_results(findings: Findings) -> None:
     assert row(read[read.index("## Cost") :], "curves, scaling")[-1] == "22.5 h"  # 3 x 27M steps
 
 
+def test_when_the_structure_is_found_is_read_from_snapshots(text: str) -> None:
+    # The snapshots left are of ten moments evenly over 8M and 16M steps; from the sixth on all is found.
+    table = text[text.index("## Finding the structure") : text.index("## What each reading does")]
+    assert row(table, "4")[2:] == ["3.56M to 4.44M", "3.56M to 4.44M", "2.60M (2.60M to 2.60M)"]
+    assert row(table, "8")[2:4] == ["7.11M to 8.89M", "7.11M to 8.89M"]
+    assert not any(line.startswith("| 2 |") for line in table.splitlines())  # no snapshots of it
+
+
 def test_a_remark_on_no_claim_is_refused(findings: Findings, tmp_path: Path) -> None:
     (tmp_path / "remarks.toml").write_text('lineargrowth = "typo"\n')
     with pytest.raises(ValueError, match="there is no claim 'lineargrowth'"):

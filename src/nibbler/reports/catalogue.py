@@ -9,7 +9,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from nibbler.reports.choice_figure import choice_panels
-from nibbler.reports.discovery_map import Discovery, discovery_panels, map_shape
+from nibbler.reports.discovery import Discovery
+from nibbler.reports.discovery_map import discovery_panels, map_shape
 from nibbler.reports.figures import compute_panels, curve_panels, grid_shape, scaling_panels
 from nibbler.reports.style import drawing, page_svg, save, svg_text
 from nibbler.reports.sweep_figures import (

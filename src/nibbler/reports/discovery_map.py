@@ -9,7 +9,6 @@ it. Rows are sorted by the board that they end up with, so that what was found s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,64 +17,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from nibbler.reports.discovery import Discovery
 from nibbler.reports.figures import grid_shape
 from nibbler.reports.style import FAINT, INK, colour, short_quantity
 
 MOMENTS = 8
-
-
-@dataclass(frozen=True)
-class Discovery:
-    """Selections of one run over time, counted by board."""
-
-    steps: NDArray[np.int64]  # [times]
-    seen: NDArray[np.float64]  # [times, questions, boards]: share of a board's bits that are inputs
-    cumulant: NDArray[np.int64]  # [times, questions]: the board of its cumulant
-    chance: float  # share of bits that a random selection sees: inputs over all bits
-    best: NDArray[np.float64]  # [boards]: the most that can be seen, below 1 where inputs are few
-
-    @property
-    def num_boards(self) -> int:
-        return int(self.seen.shape[-1])
-
-    @property
-    def num_questions(self) -> int:
-        return int(self.seen.shape[1])
-
-    def own_board(self) -> NDArray[np.float64]:
-        """How much of its cumulant's board each question sees, [times, questions].
-
-        0 is what a random selection sees, 1 is all that can be seen; below 0 it avoids its own board.
-        """
-        own = np.take_along_axis(self.seen, self.cumulant[..., None], axis=-1)[..., 0]
-        room = np.maximum(self.best[self.cumulant] - self.chance, 1e-9)
-        return np.asarray((own - self.chance) / room, dtype=np.float64)
-
-    def boards_found(self) -> NDArray[np.int64]:
-        """How many boards have a question about them that has come more than half of the way, by time."""
-        scores = self.own_board()
-        found = [len(np.unique(self.cumulant[t][scores[t] > 0.5])) for t in range(len(self.steps))]
-        return np.array(found, dtype=np.int64)
-
-
-def count_selections(
-    steps: NDArray[np.int64],
-    cumulants: NDArray[np.int64],  # [times, questions], observed feature indices
-    inputs: NDArray[np.int64],  # [times, questions, g]
-    board_of_feature: NDArray[np.int64],
-) -> Discovery:
-    """Turn selected features into boards."""
-    num_boards = int(board_of_feature.max()) + 1
-    bits = np.maximum(np.bincount(board_of_feature, minlength=num_boards), 1)
-    boards = board_of_feature[inputs]
-    count = np.stack([(boards == b).sum(axis=-1) for b in range(num_boards)], axis=-1)
-    return Discovery(
-        np.asarray(steps),
-        count / bits,
-        board_of_feature[cumulants],
-        chance=inputs.shape[-1] / board_of_feature.size,
-        best=np.minimum(1.0, inputs.shape[-1] / bits),
-    )
 
 
 def moments(steps: NDArray[np.int64], count: int = MOMENTS) -> list[int]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from nibbler.reports.discovery import Discovery, read_discoveries
 from nibbler.studies.claims import CLAIMS, Verdict, verdicts
 from nibbler.studies.cost import PlainJax, RunCost, folder_results, run_costs
 from nibbler.studies.lines import RandomLines
@@ -33,7 +34,7 @@ class StudyFindings:
     study: Study
     results: StudyResults
     costs: tuple[RunCost, ...]  # of its runs that are there
-    maps: tuple[int, ...]  # numbers of boards with a discovery map
+    discoveries: Mapping[int, Discovery]  # by boards, where it draws discovery maps; of one run each
 
     @property
     def finished(self) -> int:
@@ -84,7 +85,7 @@ class Findings:
 
     def map_for_readers(self) -> int | None:
         """The size whose discovery map is shown first: the largest that can be read, if there is one."""
-        maps = self["curves"].maps
+        maps = self["curves"].discoveries
         return max((n for n in maps if n <= LARGEST_READABLE_MAP), default=max(maps, default=None))
 
 
@@ -112,7 +113,7 @@ def read_findings(folder: str | Path, size: str = "paper") -> Findings:
             here = [spec.id for spec in study.runs if spec.id in runs]
             results = summarise(study, [runs[run_id] for run_id in here], random_lines)
             own = tuple(costs[run_id] for run_id in here)
-            found.append(StudyFindings(entry, study, results, own, _maps(root, study)))
+            found.append(StudyFindings(entry, study, results, own, _discoveries(root, study)))
         return tuple(found)
 
     plain_jax = PlainJax.read(root.parent / PLAIN_JAX)
@@ -139,13 +140,7 @@ def read_remarks(path: Path) -> dict[str, str]:
     return {name: " ".join(text.split()) for name, text in remarks.items()}
 
 
-def _maps(root: Path, study: Study) -> tuple[int, ...]:
+def _discoveries(root: Path, study: Study) -> dict[int, Discovery]:
     if "discovery" not in study.reading.get("figures", []):
-        return ()
-    folder = ResultsFolder(root)
-    sizes: Iterable[int] = (
-        spec.environment["num_boards"]
-        for spec in study.runs
-        if spec.agent.get("name") == "nibbler" and (folder.run(spec).path / "snapshots.parquet").exists()
-    )
-    return tuple(sorted(set(sizes)))
+        return {}
+    return {n: found for n, (_, found) in read_discoveries(ResultsFolder(root), study).items()}

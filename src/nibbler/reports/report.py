@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
-
 import nibbler
 from nibbler.reports.catalogue import FIGURES, Picture, draw_discovery, draw_figure
-from nibbler.reports.discovery_map import Discovery, count_selections
+from nibbler.reports.discovery import read_discoveries
 from nibbler.reports.findings import read_findings
 from nibbler.reports.markdown import fill_blocks
 from nibbler.reports.page import RunNote, StudySection, render_page, write_page
@@ -18,15 +16,14 @@ from nibbler.reports.results_md import results_text
 from nibbler.studies.claims import verdicts
 from nibbler.studies.files import make_folder, write_bytes
 from nibbler.studies.paper import STUDIES, PaperStudy
-from nibbler.studies.reading import agent_name, read_study
+from nibbler.studies.reading import read_study
 from nibbler.studies.results import StudyResults
 from nibbler.studies.spec import RunSpec, Study
-from nibbler.studies.store import ResultsFolder, RunFolder
+from nibbler.studies.store import ResultsFolder
 
 PAGE = "report.html"
 FIGURE_FOLDER = "figures"
 DEFAULT_FIGURES = ("curves", "scaling", "discovery")
-LARGEST_MAP = 4096  # features or boards beyond this are no map that anybody could read
 _FILES = (
     "spec.json",
     "record.json",
@@ -121,35 +118,14 @@ def _pictures(results: ResultsFolder, study: Study, read: StudyResults, folder: 
 
 
 def _discovery_pictures(results: ResultsFolder, study: Study, folder: Path) -> list[Picture]:
-    """One map per problem size, of the first Nibbler that has snapshots there."""
-    found: dict[int, tuple[Discovery, str]] = {}
-    for spec in study.runs:
-        boards = spec.environment.get("num_boards")
-        if agent_name(spec) != "nibbler" or not isinstance(boards, int) or boards in found:
-            continue
-        discovery = read_discovery(results.run(spec))
-        if discovery is not None and discovery.num_boards > 1:
-            found[boards] = discovery, spec.label
+    """One map per problem size."""
+    found = sorted(read_discoveries(results, study).items())
     return [
-        draw_discovery(*found[boards], folder, f"{study.name}-{study.size}-discovery-{boards}", explain=first)
-        for first, boards in zip([True] + [False] * len(found), sorted(found), strict=False)
+        draw_discovery(
+            discovery, label, folder, f"{study.name}-{study.size}-discovery-{boards}", explain=number == 0
+        )
+        for number, (boards, (label, discovery)) in enumerate(found)
     ]
-
-
-def read_discovery(run: RunFolder) -> Discovery | None:
-    """A run's selections over time by board; None if it has none, or if they do not fit together."""
-    snapshots, features = run.snapshots(), run.features()
-    if snapshots is None or features is None or len(snapshots.steps) < 2:
-        return None
-    cumulants, inputs = snapshots.columns.get("cumulant"), snapshots.columns.get("inputs")
-    boards = np.asarray(features.component)
-    if cumulants is None or inputs is None or inputs.ndim != 3 or boards.size == 0:
-        return None
-    selected = np.concatenate([cumulants.ravel(), inputs.ravel()])
-    inside = selected.size > 0 and selected.min() >= 0 and selected.max() < boards.size
-    if not inside or boards.min() < 0 or boards.max() >= LARGEST_MAP:
-        return None
-    return count_selections(snapshots.steps, cumulants, inputs, boards.astype(np.int64))
 
 
 def _note(results: ResultsFolder, spec: RunSpec) -> RunNote:

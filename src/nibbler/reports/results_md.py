@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from nibbler.reports.discovery import NEARLY_ALL
 from nibbler.reports.findings import Findings, StudyFindings
 from nibbler.reports.markdown import markdown_table
 from nibbler.reports.results_tables import (
@@ -20,6 +21,7 @@ from nibbler.reports.results_tables import (
     readings_table,
     smaller_table,
     steps_table,
+    structure_table,
 )
 from nibbler.reports.tables import not_run_lines
 
@@ -83,6 +85,13 @@ def _paragraphs(findings: Findings, folder: str) -> Iterator[str]:
     yield "## Exponent of steps against boards\n"
     families = (("equal boards", scaling), ("varied boards", findings["heterogeneous"].results))
     yield markdown_table(exponent_table(*families))
+    yield "## Finding the structure\n"
+    yield (
+        "In steps, the moments between which it became so for good: each board has two questions about it; "
+        f"one of these has {NEARLY_ALL:.0%} of the board's bits among its inputs; every question has those "
+        "of its board. One run of Nibbler for each size, of which about 50 moments are kept.\n"
+    )
+    yield markdown_table(structure_table(findings["curves"]))
     yield "## What each reading does\n"
     yield (
         "Where the paper leaves a choice open ([PAPER.md](PAPER.md) lists them), each row departs from the "

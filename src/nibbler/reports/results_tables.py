@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from nibbler.reports.discovery import Discovery
 from nibbler.reports.findings import Findings, StudyFindings
 from nibbler.reports.tables import NOTHING, TextTable, format_duration, growth_table, law_cells, of_planned
 from nibbler.studies.cost import PlainJax, RunCost
@@ -94,6 +95,24 @@ def exponent_table(*parts: tuple[str, StudyResults]) -> TextTable:
                 rows.append([row[0], f"{family}, large ones", *law_cells(large)])
     headings = ["agent", "problems", "exponent", "boards in the fit", "boards not reached"]
     return TextTable(headings, rows, text_columns=2)
+
+
+def structure_table(part: StudyFindings) -> TextTable:
+    """When Nibbler has found a problem's structure, by number of boards, against when its reward is good."""
+    rows = []
+    steps = part.results.to_threshold("nibbler")
+    for boards, found in sorted(part.discoveries.items()):
+        moments = (found.each_asked(), found.each_seen(), found.all_seen())
+        cells = [_moment(found, found.settled(moment)) for moment in moments]
+        rows.append([str(boards), *cells, format_estimate(steps[boards]) if boards in steps else NOTHING])
+    headings = ["boards", "each board has its questions", "one of them sees it", "all of them see it"]
+    return TextTable([*headings, f"steps to {part.results.threshold:g}"], rows)
+
+
+def _moment(found: Discovery, between: tuple[int, int] | None) -> str:
+    if between is None:
+        return f"not in {format_quantity(int(found.steps[-1]))}"
+    return f"{format_quantity(between[0])} to {format_quantity(between[1])}"
 
 
 def readings_table(results: StudyResults) -> TextTable:
