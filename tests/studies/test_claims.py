@@ -427,6 +427,36 @@ def test_a_reading_that_ends_higher_than_ours_is_told() -> None:
     assert found.text.endswith("(Nibbler on 32 boards: not reached in 20.0M steps, too few to count)")
 
 
+def test_a_value_that_was_planned_and_not_run_keeps_a_sweep_from_being_confirmed() -> None:
+    def held(check: Any, planned: dict[str, int], *parts: Measured) -> Verdict:
+        setting = Setting("nibbler", 4, tuple(planned.items()))
+        found = dataclasses.replace(results("any", *parts), planned=(Planned(setting, 3, 1_000_000),))
+        return judge(Claim("id", "claim", "source", check), found)
+
+    inputs = [measured("nibbler", 4, 10, f, inputs_per_question=g) for g, f in ((20, 0.01), (56, 0.05))]
+    assert held(sweep_checks.few_inputs_hurt, {"inputs_per_question": 56}, *inputs).status == "confirmed"
+    verdict = held(sweep_checks.few_inputs_hurt, {"inputs_per_question": 10}, *inputs)
+    assert verdict.status == "holds so far"
+    assert verdict.part == "Nibbler, inputs per question 10 on 4 boards: not run"
+    questions = [measured("nibbler", 4, c, num_questions=h) for h, c in ((2, None), (8, 10))]
+    verdict = held(sweep_checks.too_few_questions_collapse, {"num_questions": 16}, *questions)
+    assert verdict.status == "holds so far"
+    units = [measured("nibbler", 4, c, hidden_units=d) for d, c in ((32, 20), (64, 10))]
+    verdict = held(sweep_checks.nibbler_gains_from_units, {"hidden_units": 128}, *units)
+    assert verdict.status == "holds so far"
+
+
+def test_the_step_size_must_account_for_every_doubling_that_can_be_compared() -> None:
+    check = sweep_checks.step_size_makes_doublings_dear
+    falling = [measured("nibbler", n, crossing) for n, crossing in ((16, 10), (32, 22), (64, 52))]
+    level = [measured("constant step size", n, crossing) for n, crossing in ((16, 9), (32, 16), (64, 30))]
+    assert status(check, *falling, *level) == "confirmed"
+    assert status(check, *falling, *level[:2]) == "holds so far"
+    assert status(check, *falling, *level[:2], measured("constant step size", 64, 45)) == "not confirmed"
+    assert status(check, *falling, level[0]) == "not enough data"
+    assert status(check, *falling, *level[:1], measured("constant step size", 32, None)) == "not enough data"
+
+
 def test_beyond_the_paper_a_doubling_must_not_cost_much_more_than_twice() -> None:
     paper = [measured("nibbler", n, n // 2) for n in (32, 64, 128)]
     assert status(sweep_checks.nibbler_goes_on_scaling, *paper) == "not enough data"

@@ -122,6 +122,22 @@ def test_one_step_beyond_the_paper_shares_its_smaller_sizes_with_curves() -> Non
     assert set(ours) - set(new) < set(STUDIES["curves"].study("paper").runs)
 
 
+def test_a_constant_step_size_changes_the_main_learner_alone() -> None:
+    study = STUDIES["step-size"].study("paper")
+    for run in study.runs:
+        if setting_of(run, study, ()).agent == "constant step size":
+            n = run.environment["num_boards"]
+            table_1 = NibblerConfig.for_boards(n, 56 * n)
+            settings = {key: value for key, value in run.agent.items() if key != "name"}
+            config = default_config("nibbler", n, 56 * n, **settings)
+            assert isinstance(config, NibblerConfig)
+            assert config.main_alpha == pytest.approx(NibblerConfig.for_boards(8).main_alpha)
+            assert config == table_1.replace(step_size=config.step_size)
+            assert config.linear_alpha == table_1.linear_alpha
+        elif agent_name(run) == "nibbler":
+            assert run in STUDIES["curves"].study("paper").runs
+
+
 def test_the_runs_of_a_study_keep_their_ids() -> None:
     """Results are stored under these: a change here orphans them."""
     ids = {
@@ -133,6 +149,7 @@ def test_the_runs_of_a_study_keep_their_ids() -> None:
         "questions": "9923b9ef",
         "inputs": "0c1a3b42",
         "open-choices": "555bc1a9",
+        "step-size": "bef8ed15",
         "beyond": "fa447257",
     }
     found = {}

@@ -35,6 +35,7 @@ _FIGURES = {  # the first figures of each study, as far as they can be drawn fro
     "questions": ("questions",),
     "inputs": ("inputs",),
     "open-choices": ("open-choices",),
+    "step-size": ("scaling",),
     "beyond": ("scaling",),
 }
 

@@ -266,6 +266,14 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             sweep_checks.no_reading_is_better,
         ),
     ),
+    "step-size": (
+        Claim(
+            "dear-doublings",
+            "Doublings cost more where the main learner's step size falls with the number of questions.",
+            "ours, of Table 1 and 6.2",
+            sweep_checks.step_size_makes_doublings_dear,
+        ),
+    ),
     "beyond": (
         Claim(
             "beyond-128",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nibbler.studies.metrics import Estimate, final_reward, format_estimate, format_quantity, share_of_planner
-from nibbler.studies.results import Measured, Setting, StudyResults, agent_label
+from nibbler.studies.results import Measured, Setting, StudyResults, agent_label, orderable
 
 LONG_ENOUGH = 1_000_000  # steps per board from which on a failure to learn counts (the paper has 1.25M)
 
@@ -61,6 +61,13 @@ class Evidence:
         """Problem sizes on which an agent was planned or run."""
         part = self.results.only(agent, **varied)
         return sorted({m.setting.boards for m in part} | {p.setting.boards for p in part.planned})
+
+    def values(self, name: str, agent: str | None = None) -> list[Any]:
+        """Values of something varied that were planned or run, rising."""
+        part = self.results.only(agent)
+        settings = [m.setting for m in part] + [p.setting for p in part.planned]
+        tried = {value for setting in settings for key, value in setting.varied if key == name}
+        return sorted(tried, key=orderable)
 
     def usable(self, agent: str, sizes: Iterable[int] | None = None, **wanted: Any) -> dict[int, Measured]:
         """By size, the settings of an agent that a verdict may rest on; the others are noted."""

@@ -13,7 +13,7 @@ SAME_SLOPE = 0.1  # exponents whose intervals are no further apart are not measu
 
 
 def _more_units_are_faster(e: Evidence, agent: str) -> tuple[bool, str]:
-    units = e.results.only(agent=agent).values("hidden_units")
+    units = e.values("hidden_units", agent)
     if len(units) < 2:
         raise NotEnoughDataError(f"{agent_label(agent)} has been run with fewer than two sizes")
     compared, faster = [], []
@@ -46,7 +46,7 @@ def _exponents(e: Evidence, agent: str) -> tuple[dict[int, Estimate], str]:
     """Exponents by network size, all over the same problem sizes, three at least; and these in words."""
     reached = {
         units: {n for n, m in e.usable(agent, hidden_units=units).items() if e.steps(m).reached}
-        for units in e.results.only(agent=agent).values("hidden_units")
+        for units in e.values("hidden_units", agent)
     }
     trends = {units: sizes for units, sizes in reached.items() if len(sizes) >= 3}
     common = sorted(set.intersection(*trends.values())) if trends else []
@@ -149,7 +149,7 @@ def too_few_questions_collapse(e: Evidence) -> tuple[bool, str]:
     boards = e.results.boards[0] if e.results.boards else 0
     found = {
         h: m
-        for h in e.results.values("num_questions")
+        for h in e.values("num_questions")
         if (m := e.offered("nibbler", boards, num_questions=h)) is not None
     }
     few, enough = [h for h in found if h <= boards], [h for h in found if h >= 2 * boards]
@@ -167,7 +167,7 @@ def _inputs(e: Evidence) -> tuple[dict[int, Measured], dict[int, Estimate]]:
     boards = e.results.boards[0]
     found = {
         g: m
-        for g in e.results.values("inputs_per_question")
+        for g in e.values("inputs_per_question")
         if (m := e.offered("nibbler", boards, inputs_per_question=g)) is not None
     }
     shares = {g: share(m) for g, m in found.items()}
@@ -215,7 +215,7 @@ def extra_inputs_only_slow_down(e: Evidence) -> tuple[bool, str]:
     return similar and most.value >= quickest.value, text
 
 
-# Ours: the readings, and larger problems
+# Ours: the readings, the step size, and larger problems
 
 
 def literal_reading_learns(e: Evidence, literal: str = "all as written") -> tuple[bool, str]:
@@ -241,6 +241,21 @@ def no_reading_is_better(e: Evidence) -> tuple[bool, str]:
     if not texts:
         raise NotEnoughDataError("needs the default, run long enough, and another reading")
     return not any(better), f"final reward, and the best of the others, on {'; '.join(texts)}"
+
+
+def step_size_makes_doublings_dear(e: Evidence, constant: str = "constant step size") -> tuple[bool, str]:
+    sizes = e.sizes("nibbler")
+    learned = {a: e.decided(e.usable(a, sizes, whole=False)) for a in ("nibbler", constant)}
+    cheaper, texts = [], []
+    ratios = {a: e.results.doubling_ratios(a) for a in learned}
+    for n in sorted(ratios["nibbler"]):
+        if all(outcome.get(n) and outcome.get(2 * n) for outcome in learned.values()):
+            falling, level = ratios["nibbler"][n], ratios[constant][n]
+            cheaper.append(level.high < falling.low)
+            texts.append(f"{n} to {2 * n}: {format_estimate(falling, 2)}, {format_estimate(level, 2)}")
+    if not cheaper:
+        raise NotEnoughDataError("needs a doubling that Nibbler learns with either step size, with two seeds")
+    return all(cheaper), f"doubling ratios, as in Table 1 and with a constant step size, {'; '.join(texts)}"
 
 
 def nibbler_goes_on_scaling(e: Evidence) -> tuple[bool, str]:
