@@ -76,7 +76,7 @@ execute(RunSpec.from_json(sys.argv[1]), RunFolder(sys.argv[2]), save_every=0.0, 
 
 
 def test_killing_at_random_moments_changes_no_result(quick_folder):
-    spec = toy()
+    spec = toy(steps=60_000)
     undisturbed = place(quick_folder / "whole", spec)
     execute(spec, undisturbed)
     folder = place(quick_folder / "killed", spec)
@@ -84,7 +84,7 @@ def test_killing_at_random_moments_changes_no_result(quick_folder):
     for _ in range(5):
         process = subprocess.Popen(
             [sys.executable, "-c", RUN_SPEC, spec.to_json(), str(folder.path)],
-            env={**environ(), "TOY_DELAY": "0.1"},  # two seconds of work
+            env={**environ(), "TOY_DELAY": "0.1"},  # six seconds of work
             stdout=subprocess.PIPE,
         )
         assert process.stdout.readline() == b"started\n"

@@ -94,7 +94,7 @@ import sys
 from nibbler.studies.runners import run_study
 from nibbler.studies.spec import Study
 study = Study.from_json(sys.argv[1])
-tell = lambda event: print(event.kind, flush=True)
+tell = lambda event: print(event.kind, event.id, flush=True)
 outcome = run_study(study, sys.argv[2], workers=2, on_event=tell, save_every=1000.0)
 sys.exit(3 if outcome.interrupted else 0)
 """
@@ -109,17 +109,18 @@ def start_study(runs, folder):
         env={**os.environ, "PYTHONPATH": path, "TOY_DELAY": "0.1"},
         start_new_session=True,
     )
-    progressing = 0
+    progressing = set()
     for line in process.stdout:  # until both workers are at work
-        progressing += line == "progress\n"
-        if progressing >= 4:
+        kind, run = line.split()
+        progressing |= {run} if kind == "progress" else set()
+        if len(progressing) == 2:
             break
     return process
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
 def test_an_interrupted_study_saves_everything_and_resumes_to_the_same_result(tmp_path, number):
-    runs = study(*(toy(seed, steps=40_000) for seed in range(3)))
+    runs = study(*(toy(seed, steps=200_000) for seed in range(3)))
     process = start_study(runs, tmp_path / "results")
     os.killpg(process.pid, number)  # as Ctrl-C does: to everybody
     rest = process.communicate(timeout=60)[0].split()
@@ -136,7 +137,7 @@ def test_an_interrupted_study_saves_everything_and_resumes_to_the_same_result(tm
 
 
 def test_workers_whose_parent_is_killed_save_and_leave(tmp_path):
-    runs = study(*(toy(seed, steps=40_000) for seed in range(2)))
+    runs = study(*(toy(seed, steps=200_000) for seed in range(2)))
     process = start_study(runs, tmp_path)
     process.kill()
     process.wait()

@@ -38,7 +38,8 @@ def test_a_second_process_is_kept_out_and_told_by_whom(tmp_path, holder):
 
 def test_the_lock_of_a_killed_process_is_taken_over_at_once(tmp_path, holder):
     holder.send_signal(signal.SIGKILL)
-    time.sleep(0.2)  # not waited for: what is left of the process must not count as alive
+    # Dead, and not waited for: what is left of the process must not count as alive.
+    os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
     with RunLock(tmp_path / "run") as mine:
         mine.check()
         assert read_owner(tmp_path / "run").pid == os.getpid()
@@ -137,17 +138,20 @@ def test_of_many_that_find_a_dead_owner_one_gets_the_run(tmp_path, holder, monke
         replace(*paths)
 
     monkeypatch.setattr(os, "replace", slow_replace)
-    winners, start = [], threading.Barrier(8)
+    winners, start, last = [], threading.Barrier(8), threading.Event()
+    refused = []
 
     def contend():
         start.wait()
         try:
             with RunLock(tmp_path / "run") as mine:
                 winners.append(mine)
-                time.sleep(0.5)
+                last.wait(10)  # until the seven others have tried
                 mine.check()
         except RunLockedError:
-            pass
+            refused.append(1)
+            if len(refused) == 7:
+                last.set()
 
     threads = [threading.Thread(target=contend) for _ in range(8)]
     for thread in threads:
