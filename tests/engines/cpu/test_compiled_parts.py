@@ -26,7 +26,7 @@ from nibbler.engines.cpu.lanes import (
 )
 from nibbler.engines.cpu.layout import POWERS, power_tables, zeros
 from nibbler.engines.cpu.nibbler import CompiledNibbler
-from nibbler.engines.cpu.rows import co_opt_rows, decay_after, drift_after, sum_rows
+from nibbler.engines.cpu.rows import co_opt_rows, decay_after, dot_line, drift_after, sum_rows
 from nibbler.engines.initial import fresh_hidden_rows
 from nibbler.engines.run import open_run
 from nibbler.envs.multi_catch import multi_catch
@@ -139,10 +139,19 @@ def sum_given(a, count, units, scale):
     sum_rows(a.hidden, a.offsets, a.signs, a.drifts, count, units, a.sums, 0, scale, a.sums, 0)
 
 
+@kernel
+def multiply_lines(a, units):
+    a.sums[0] = dot_line(a.hidden, units, a.gradient, units)
+
+
+WIDTHS = [32, 96, 128, 288]  # blocks of 128 units, of 32, and both
+
+
+@pytest.mark.parametrize("units", WIDTHS)
 @pytest.mark.parametrize("nu", [0.0, 0.9, 0.99, 0.9999])
-def test_a_row_that_waited_takes_the_same_step_as_one_that_was_updated_all_along(nu):
+def test_a_row_that_waited_takes_the_same_step_as_one_that_was_updated_all_along(nu, units):
     random = np.random.default_rng(1)
-    alpha, units = 0.01, 128
+    alpha = 0.01
     waits = np.array([0, 1, 7, POWERS - 1, POWERS, POWERS + 1, 3 * POWERS])
     rows = random.normal(size=(len(waits), 2, units))
     gradient = random.normal(size=units)
@@ -171,9 +180,10 @@ def test_a_row_that_waited_takes_the_same_step_as_one_that_was_updated_all_along
     np.testing.assert_allclose(memory.sums, expected[1::2, 0].sum(axis=0), rtol=1e-4, atol=1e-5)
 
 
-def test_rows_are_summed_with_their_signs_and_drifts():
+@pytest.mark.parametrize("units", WIDTHS)
+def test_rows_are_summed_with_their_signs_and_drifts(units):
     random = np.random.default_rng(2)
-    units, count = 256, 5
+    count = 5
     rows, start = random.normal(size=(count, 2, units)).astype(np.float32), random.normal(size=units)
     memory = Rows(
         rows.ravel(),
@@ -191,6 +201,16 @@ def test_rows_are_summed_with_their_signs_and_drifts():
     np.testing.assert_allclose(memory.sums, start + terms.sum(axis=0), rtol=1e-5, atol=1e-5)
     sum_given(Memory(memory), count, units, np.float32(0.0))
     np.testing.assert_allclose(memory.sums, terms.sum(axis=0), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("units", WIDTHS)
+def test_a_line_is_multiplied_whole(units):
+    random = np.random.default_rng(3)
+    lines, features = random.normal(size=(2, units)), random.normal(size=units)
+    hidden, gradient = lines.astype(np.float32).ravel(), features.astype(np.float32)
+    memory = Rows(hidden, *(zeros(1) for _ in range(4)), gradient, *(zeros(1) for _ in range(4)))
+    multiply_lines(Memory(memory), units)
+    assert memory.sums[0] == pytest.approx(lines[1] @ features, rel=1e-5, abs=1e-5)
 
 
 def test_a_changed_question_gets_the_random_rows_that_the_reference_draws():

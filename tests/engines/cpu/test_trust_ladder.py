@@ -38,12 +38,14 @@ VARIANTS = {
     "thresholds": {"input_threshold": 0.001, "cumulant_threshold": 0.002},
     "scaled answers": {"scale_answer_step_size": True, "answer_step_size": 0.01},
     "odd sizes": {"num_questions": 7, "hidden_units": 33, "inputs_per_question": 11},
+    "many units": {"hidden_units": 150},  # more than are worked on at once
     "no momentum": {"momentum": 0.0},
     "high momentum": {"momentum": 0.999},
 }
 NETWORKS = {
     "q-learning": QLearningConfig(hidden_units=40, epsilon=1.0, step_size=0.01),
     "q-learning, bias": QLearningConfig(hidden_units=17, epsilon=1.0, step_size=0.01, hidden_bias=True),
+    "q-learning, many units": QLearningConfig(hidden_units=150, epsilon=1.0, step_size=0.01),
     "qv-learning": QVLearningConfig(hidden_units=40, epsilon=1.0, step_size=0.01),
     "known structure": KnownStructureConfig(hidden_units=12, epsilon=1.0, step_size=0.01),
     "known structure, q, bias": KnownStructureConfig(

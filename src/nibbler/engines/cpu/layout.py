@@ -1,7 +1,7 @@
 """Where Nibbler's state lies in memory on this engine, and the way from and to the canonical arrays.
 
 All float arrays are flat, float32, and begin at a cache line. d hidden units are padded to `units`, a
-multiple of 128, and the h questions with one more column for discovery to `columns`, a multiple of 16;
+multiple of 32, and the h questions with one more column for discovery to `columns`, a multiple of 16;
 padding is zero and stays zero.
 
 | array | element | meaning |
@@ -33,7 +33,7 @@ from nibbler.engines.initial import weight_spread
 
 Array = np.ndarray
 
-UNIT_BLOCK = 128  # hidden units that are worked on at once
+UNIT_BLOCK = 32  # hidden units that are worked on at once, at least
 FEATURE_BLOCK = 64  # features that share an upper bound of their utility
 POWERS = 2048  # steps of decay that are looked up; longer ones are computed
 

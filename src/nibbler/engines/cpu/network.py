@@ -9,7 +9,7 @@ Every feature feeds the d hidden units of its block; flat networks have one bloc
 | list_rows | (0 or 1, block, entry) | the rows that are on at x_{t-1} and at x_t |
 | enter_rows, leave_rows | (0 or 1, block, entry) | the rows that go on or off, to x_t and to x_{t+1} |
 
-d is padded to `units`, a multiple of 128. As for Nibbler, the update of step t - 1 is carried out at step t,
+d is padded to `units`, a multiple of 32. As for Nibbler, the update of step t - 1 is carried out at step t,
 block by block, right before the block's weights are read again. Boxes of the reference:
 `value_network_step`, `update_network`.
 """

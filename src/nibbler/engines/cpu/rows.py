@@ -81,10 +81,12 @@ def sum_rows(
     """What enters the hidden units, into `sums` from `at` on: scale * start + the given rows as of now.
 
     Row k counts signs[k] times, and its weights as of now are w + drifts[k] * m. A drift is often zero, but a
-    branch that skips the momentum then costs more than it saves.
+    branch that skips the momentum then costs more than it saves. 128 units at a time, then 32: each unit's
+    sum is the same either way.
     """
-    for unit in range(0, units, 128):
-        first = splat(scale)
+    first = splat(scale)
+    wide = units - units % 128
+    for unit in range(0, wide, 128):
         z0, z1 = first * load(start, start_at + unit), first * load(start, start_at + unit + 16)
         z2, z3 = first * load(start, start_at + unit + 32), first * load(start, start_at + unit + 48)
         z4, z5 = first * load(start, start_at + unit + 64), first * load(start, start_at + unit + 80)
@@ -111,6 +113,16 @@ def sum_rows(
         store(sums, here + 80, z5)
         store(sums, here + 96, z6)
         store(sums, here + 112, z7)
+    for unit in range(wide, units, 32):
+        z0, z1 = first * load(start, start_at + unit), first * load(start, start_at + unit + 16)
+        for k in range(count):
+            w = offsets[k] + unit
+            m = w + units
+            sign, moved = splat(signs[k]), splat(drifts[k])
+            z0 = multiply_add(sign, multiply_add(moved, load(hidden, m), load(hidden, w)), z0)
+            z1 = multiply_add(sign, multiply_add(moved, load(hidden, m + 16), load(hidden, w + 16)), z1)
+        store(sums, at + unit, z0)
+        store(sums, at + unit + 16, z1)
 
 
 @inlined
@@ -144,7 +156,8 @@ def co_opt_rows(
     sum of the new weights of rows with sign 1 is made in `sums` from `at` on: they stay on in the next step.
     """
     descend = splat(-alpha)
-    for unit in range(0, units, 128):
+    wide = units - units % 128
+    for unit in range(0, wide, 128):
         g0, g1, g2, g3 = (
             load(gradient, unit),
             load(gradient, unit + 16),
@@ -180,6 +193,18 @@ def co_opt_rows(
         store(sums, here + 80, z5)
         store(sums, here + 96, z6)
         store(sums, here + 112, z7)
+    for unit in range(wide, units, 32):
+        g0, g1 = load(gradient, unit), load(gradient, unit + 16)
+        z0 = splat(np.float32(0.0))
+        z1 = z0
+        for k in range(count):
+            w = offsets[k] + unit
+            m = w + units
+            sign, keep, moved = splat(signs[k]), splat(decays[k]), splat(drifts[k])
+            z0 = multiply_add(sign, co_opt_lanes(hidden, w, m, g0, keep, moved, descend), z0)
+            z1 = multiply_add(sign, co_opt_lanes(hidden, w + 16, m + 16, g1, keep, moved, descend), z1)
+        store(sums, at + unit, z0)
+        store(sums, at + unit + 16, z1)
 
 
 @inlined
@@ -197,12 +222,16 @@ def co_opt_line(
 
 @inlined
 def dot_line(heads: Any, at: Any, features: Any, units: Any) -> Any:
-    """The product of a line of `heads` with features, 64 units at a time."""
+    """The product of a line of `heads` with features, 64 units at a time and then 32."""
     zero = splat(np.float32(0.0))
     d0, d1, d2, d3 = zero, zero, zero, zero
-    for unit in range(0, units, 64):
+    wide = units - units % 64
+    for unit in range(0, wide, 64):
         d0 = multiply_add(load(heads, at + unit), load(features, unit), d0)
         d1 = multiply_add(load(heads, at + unit + 16), load(features, unit + 16), d1)
         d2 = multiply_add(load(heads, at + unit + 32), load(features, unit + 32), d2)
         d3 = multiply_add(load(heads, at + unit + 48), load(features, unit + 48), d3)
+    if wide < units:
+        d0 = multiply_add(load(heads, at + wide), load(features, wide), d0)
+        d1 = multiply_add(load(heads, at + wide + 16), load(features, wide + 16), d1)
     return total((d0 + d1) + (d2 + d3))
