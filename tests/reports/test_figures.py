@@ -136,11 +136,11 @@ def test_bands_average_bins_and_keep_the_mean() -> None:
     assert times[0] == 50.0
 
 
-def discovery(found: bool) -> Discovery:
+def discovery() -> Discovery:
     board_of_feature = np.repeat(np.arange(3), 4)
     own = np.arange(12).reshape(3, 4)
     mixed = np.array([[0, 4, 8, 1], [5, 9, 2, 6], [10, 3, 7, 11]])
-    inputs = np.stack([mixed, own if found else mixed])
+    inputs = np.stack([mixed, own])
     return count_selections(np.array([0, 100]), inputs[:, :, 0], inputs, board_of_feature)
 
 
@@ -160,7 +160,7 @@ def test_moments_include_the_first_and_the_last() -> None:
 
 
 def test_a_discovery_map_is_drawn(tmp_path: Path) -> None:
-    picture = catalogue.draw_discovery(discovery(found=True), "nibbler", tmp_path, "map")
+    picture = catalogue.draw_discovery(discovery(), "nibbler", tmp_path, "map")
     assert picture.png_file.exists()
     assert "<image" in picture.wide
 

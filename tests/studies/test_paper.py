@@ -12,6 +12,7 @@ from nibbler.studies.claims import CLAIMS
 from nibbler.studies.paper import DEPARTURES, LITERAL, STUDIES, paper_study
 from nibbler.studies.paper_runs import PAPER_STEPS, RAINBOW_STEPS, nibbler_agent, nibbler_on_32, q_agent
 from nibbler.studies.reading import agent_name, agent_value, setting_of
+from nibbler.studies.spec import RunSpec
 
 EVERY = [(name, size) for name, study in STUDIES.items() for size in study.sizes]
 
@@ -90,6 +91,15 @@ def test_defaults_are_left_out_so_that_runs_are_shared() -> None:
     assert q_agent(hidden_units=256, step_size=0.001, momentum=0.99) == {"name": "q-learning"}
 
 
+def nibbler_config(run: RunSpec) -> NibblerConfig:
+    """What a run's Nibbler is, its defaults filled in."""
+    n = run.environment["num_boards"]
+    settings = {key: value for key, value in run.agent.items() if key != "name"}
+    config = default_config("nibbler", n, 56 * n, **settings)
+    assert isinstance(config, NibblerConfig)
+    return config
+
+
 def test_the_open_choices_are_the_default_one_departure_at_a_time_and_the_literal_reading() -> None:
     problems = {("paper", 8): (3, 16_000_000), ("paper", 32): (2, 40_000_000), ("laptop", 4): (3, 8_000_000)}
     for (size, n), (seeds, steps) in problems.items():
@@ -97,10 +107,7 @@ def test_the_open_choices_are_the_default_one_departure_at_a_time_and_the_litera
         groups: dict[str, list[NibblerConfig]] = {}
         for run in study.runs:
             if agent_name(run) == "nibbler" and run.environment["num_boards"] == n:
-                settings = {key: value for key, value in run.agent.items() if key != "name"}
-                config = default_config("nibbler", n, 56 * n, **settings)
-                assert isinstance(config, NibblerConfig)
-                groups.setdefault(setting_of(run, study, ()).agent, []).append(config)
+                groups.setdefault(setting_of(run, study, ()).agent, []).append(nibbler_config(run))
                 assert run.steps == steps
         default = NibblerConfig.for_boards(n, 56 * n)
         assert {len(configs) for configs in groups.values()} == {seeds}
@@ -128,9 +135,7 @@ def test_a_constant_step_size_changes_the_main_learner_alone() -> None:
         if setting_of(run, study, ()).agent == "constant step size":
             n = run.environment["num_boards"]
             table_1 = NibblerConfig.for_boards(n, 56 * n)
-            settings = {key: value for key, value in run.agent.items() if key != "name"}
-            config = default_config("nibbler", n, 56 * n, **settings)
-            assert isinstance(config, NibblerConfig)
+            config = nibbler_config(run)
             assert config.main_alpha == pytest.approx(NibblerConfig.for_boards(8).main_alpha)
             assert config == table_1.replace(step_size=config.step_size)
             assert config.linear_alpha == table_1.linear_alpha

@@ -50,9 +50,12 @@ class Discovery:
 
     def boards_found(self) -> NDArray[np.int64]:
         """How many boards have a question about them that has come more than half of the way, by time."""
-        scores = self.own_board()
-        found = [len(np.unique(self.cumulant[t][scores[t] > 0.5])) for t in range(len(self.steps))]
-        return np.array(found, dtype=np.int64)
+        return self._boards_of(self.own_board() > 0.5)
+
+    def _boards_of(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """How many boards the chosen questions, [times, questions], are about, by time."""
+        pairs = zip(self.cumulant, chosen, strict=True)
+        return np.array([len(np.unique(boards[those])) for boards, those in pairs], dtype=np.int64)
 
     def each_asked(self) -> NDArray[np.bool_]:
         """Whether every board has its share of the questions about it, by time: two each in Table 1."""
@@ -62,10 +65,7 @@ class Discovery:
 
     def each_seen(self) -> NDArray[np.bool_]:
         """Whether on every board one of its questions sees nearly all of it, by time."""
-        nearly = self._nearly_all()
-        return np.array(
-            [len(np.unique(self.cumulant[t][nearly[t]])) == self.num_boards for t in range(len(self.steps))]
-        )
+        return np.asarray(self._boards_of(self._nearly_all()) == self.num_boards)
 
     def all_seen(self) -> NDArray[np.bool_]:
         """Whether every question sees nearly all of its board, by time."""

@@ -34,7 +34,6 @@ class StudyFindings:
     study: Study
     results: StudyResults
     costs: tuple[RunCost, ...]  # of its runs that are there
-    discoveries: Mapping[int, Discovery]  # by boards, where it draws discovery maps; of one run each
 
     @property
     def finished(self) -> int:
@@ -78,6 +77,12 @@ class Findings:
             v for v in _verdicts(self.smaller) if v.claim.id in open_claims and v.status != "not enough data"
         ]
 
+    @cached_property
+    def discoveries(self) -> dict[int, Discovery]:
+        """What Nibbler found of the structure in the study of curves, by boards, of one run each."""
+        found = read_discoveries(ResultsFolder(self.folder), self["curves"].study)
+        return {boards: discovery for boards, (_, discovery) in found.items()}
+
     @property
     def costs(self) -> list[RunCost]:
         """Every run once, whatever studies share it."""
@@ -85,7 +90,7 @@ class Findings:
 
     def map_for_readers(self) -> int | None:
         """The size whose discovery map is shown first: the largest that can be read, if there is one."""
-        maps = self["curves"].discoveries
+        maps = self.discoveries
         return max((n for n in maps if n <= LARGEST_READABLE_MAP), default=max(maps, default=None))
 
 
@@ -113,7 +118,7 @@ def read_findings(folder: str | Path, size: str = "paper") -> Findings:
             here = [spec.id for spec in study.runs if spec.id in runs]
             results = summarise(study, [runs[run_id] for run_id in here], random_lines)
             own = tuple(costs[run_id] for run_id in here)
-            found.append(StudyFindings(entry, study, results, own, _discoveries(root, study)))
+            found.append(StudyFindings(entry, study, results, own))
         return tuple(found)
 
     plain_jax = PlainJax.read(root.parent / PLAIN_JAX)
@@ -138,9 +143,3 @@ def read_remarks(path: Path) -> dict[str, str]:
         if not isinstance(text, str):
             raise ValueError(f"{path}: the remark on {name!r} must be text")
     return {name: " ".join(text.split()) for name, text in remarks.items()}
-
-
-def _discoveries(root: Path, study: Study) -> dict[int, Discovery]:
-    if "discovery" not in study.reading.get("figures", []):
-        return {}
-    return {n: found for n, (_, found) in read_discoveries(ResultsFolder(root), study).items()}

@@ -92,7 +92,7 @@ def _paragraphs(findings: Findings, folder: str) -> Iterator[str]:
         f"one of these has {NEARLY_ALL:.0%} of the board's bits among its inputs; every question has those "
         "of its board. One run of Nibbler for each size, of which about 50 moments are kept.\n"
     )
-    yield markdown_table(structure_table(findings["curves"]))
+    yield markdown_table(structure_table(findings))
     yield "## What each reading does\n"
     yield (
         "Where the paper leaves a choice open ([PAPER.md](PAPER.md) lists them), each row departs from the "

@@ -97,16 +97,17 @@ def exponent_table(*parts: tuple[str, StudyResults]) -> TextTable:
     return TextTable(headings, rows, text_columns=2)
 
 
-def structure_table(part: StudyFindings) -> TextTable:
+def structure_table(findings: Findings) -> TextTable:
     """When Nibbler has found a problem's structure, by number of boards, against when its reward is good."""
     rows = []
-    steps = part.results.to_threshold("nibbler")
-    for boards, found in sorted(part.discoveries.items()):
+    results = findings["curves"].results
+    steps = results.to_threshold("nibbler")
+    for boards, found in sorted(findings.discoveries.items()):
         moments = (found.each_asked(), found.each_seen(), found.all_seen())
         cells = [_moment(found, found.settled(moment)) for moment in moments]
         rows.append([str(boards), *cells, format_estimate(steps[boards]) if boards in steps else NOTHING])
     headings = ["boards", "each board has its questions", "one of them sees it", "all of them see it"]
-    return TextTable([*headings, f"steps to {part.results.threshold:g}"], rows)
+    return TextTable([*headings, f"steps to {results.threshold:g}"], rows)
 
 
 def _moment(found: Discovery, between: tuple[int, int] | None) -> str:
