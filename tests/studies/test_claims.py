@@ -456,6 +456,14 @@ def test_the_step_size_must_account_for_every_doubling_that_can_be_compared() ->
     assert status(check, *falling, level[0]) == "not enough data"
     assert status(check, *falling, *level[:1], measured("constant step size", 32, None)) == "not enough data"
 
+    # A mean that is a little cheaper, with intervals that overlap, is not enough.
+    crossings = np.array([14, 18, 28])[:, None]
+    rewards = np.where(np.arange(BINS) < crossings, -0.06, 0.05)
+    unsure = dataclasses.replace(level[1], curves=CurveSet(rewards, BIN))
+    verdict = judged(check, *falling[:2], level[0], unsure)
+    assert verdict.status == "not confirmed"
+    assert "16 to 32: 2.20 (2.20 to 2.20), " in verdict.text
+
 
 def test_beyond_the_paper_a_doubling_must_not_cost_much_more_than_twice() -> None:
     paper = [measured("nibbler", n, n // 2) for n in (32, 64, 128)]
