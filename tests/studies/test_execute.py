@@ -368,3 +368,21 @@ def test_a_runner_may_drive_several_sessions_in_step_and_open_their_runs_itself(
         execute(spec, alone)
         assert same_results(packed, alone)
         assert packed.record()["engine"] == "side by side"
+
+
+def test_a_run_tells_how_it_goes_while_it_goes_on(tmp_path, monkeypatch):
+    spec = toy(steps=5_000)
+    session = Session(spec, place(tmp_path, spec))
+    while session.step < 1_000:
+        session.advance()
+    first, means = session.reward, session.curve.means
+
+    def means_before_the_next_bin_ends():
+        values = means()
+        while session.step < 2_000:
+            session.advance()
+        return values
+
+    monkeypatch.setattr(session.curve, "means", means_before_the_next_bin_ends)
+    assert session.reward == first
+    assert session.step == 2_000

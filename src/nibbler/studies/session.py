@@ -112,8 +112,9 @@ class Session:
     @property
     def reward(self) -> float | None:
         """Mean reward of the latest full bin; before there is one, of what there is."""
+        full = len(self._seconds)  # first, as another thread may ask while the run goes on
         means = self.curve.means()
-        return float(means[max(len(self._seconds) - 1, 0)]) if len(means) else None
+        return float(means[max(full - 1, 0)]) if len(means) else None
 
     @property
     def steps_per_second(self) -> float | None:
