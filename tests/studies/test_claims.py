@@ -297,6 +297,26 @@ def test_nibbler_beats_a_large_q_network_at_every_step_size() -> None:
         assert status(checks.q_loses_at_every_step_size, ours, *theirs[1:]) == "not enough data"
 
 
+def test_of_a_large_q_network_only_its_own_settings_are_missed() -> None:
+    theirs = [
+        measured("q-learning", 32, 0, -0.07, hidden_units=1024, step_size=s) for s in (0.001, 0.01, 0.1)
+    ]
+
+    def judged_with(hidden_units: int) -> Verdict:
+        missing = Setting("q-learning", 32, (("hidden_units", hidden_units), ("step_size", 9.0)))
+        planned = tuple(
+            Planned(setting, 2, BINS * BIN) for setting in (*(m.setting for m in theirs), missing)
+        )
+        parts = (measured("nibbler", 32, 20, hidden_units=256), *theirs)
+        read = StudyResults("any", "any", parts, planned=planned)
+        return judge(Claim("id", "claim", "source", checks.q_loses_at_every_step_size), read)
+
+    assert judged_with(4096).status == "confirmed"
+    part = judged_with(1024)
+    assert part.status == "holds so far"
+    assert part.part == "Q-learning, hidden units 1024 on 32 boards: 1 settings not run"
+
+
 def test_more_units_are_faster() -> None:
     fast = [measured("nibbler", n, 20 * n // d, hidden_units=d) for n in (2, 4) for d in (1, 4)]
     slow = [measured("nibbler", n, 5 * n * d, hidden_units=d) for n in (2, 4) for d in (1, 4)]

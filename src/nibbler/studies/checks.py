@@ -5,6 +5,8 @@ A check returns whether a claim holds and the numbers, or says what is missing (
 
 from __future__ import annotations
 
+from typing import Any
+
 from nibbler.studies.evidence import Evidence, NotEnoughDataError, reward_text, side
 from nibbler.studies.metrics import CurveSet, Estimate, final_reward, format_estimate, format_quantity
 from nibbler.studies.results import LARGE_PROBLEM, Measured, Setting, agent_label
@@ -192,9 +194,9 @@ def baselines_curve_up(e: Evidence) -> tuple[bool, str]:
 # The Q-learning sweep
 
 
-def _sweep(e: Evidence, boards: int) -> dict[str, Measured]:
-    """Final rewards by setting; those that are missing are counted, not listed."""
-    part = e.results.only(agent="q-learning", boards=boards)
+def _sweep(e: Evidence, boards: int, **varied: Any) -> dict[str, Measured]:
+    """The sweep's settings by name, or a part of them; those that are missing are counted, not listed."""
+    part = e.results.only(agent="q-learning", boards=boards, **varied)
     found = {str(m.setting): m for m in part if m.whole and m.curves.num_seeds > 1}
     if len(found) < LEAST_SHARE_OF_SWEEP * max(1, len(part.planned)):
         raise NotEnoughDataError(
@@ -204,7 +206,7 @@ def _sweep(e: Evidence, boards: int) -> dict[str, Measured]:
         raise NotEnoughDataError(f"no setting of Q-learning has been run with two seeds on {boards} boards")
     missing = len(part.planned) - len(found)
     if missing > 0:
-        e.note(Setting("q-learning", boards, ()), f"{missing} settings not run")
+        e.note(Setting("q-learning", boards, tuple(varied.items())), f"{missing} settings not run")
     return found
 
 
@@ -240,7 +242,7 @@ def q_is_never_positive_on_32(e: Evidence) -> tuple[bool, str]:
 
 
 def q_loses_at_every_step_size(e: Evidence) -> tuple[bool, str]:
-    found = [m for m in _sweep(e, 32).values() if m.setting.value("hidden_units") == 1024]
+    found = list(_sweep(e, 32, hidden_units=1024).values())
     ours = [m for m in e.results.only(agent="nibbler", boards=32) if m.whole and m.curves.num_seeds > 1]
     if len({m.setting.value("step_size") for m in found}) < 3 or not ours:
         raise NotEnoughDataError(
