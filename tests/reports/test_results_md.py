@@ -236,3 +236,9 @@ def test_the_pictures_of_readme_and_results_are_in_the_repository() -> None:
     for name in ("README.md", "RESULTS.md"):
         for picture in PICTURE.findall((REPOSITORY / name).read_text(encoding="utf-8")):
             assert (REPOSITORY / picture).exists(), picture
+
+
+def test_finished_runs_in_the_repository_have_all_their_steps() -> None:
+    results = [run.result() for run in ResultsFolder(REPOSITORY / "results" / "paper").runs()]
+    assert len(results) > 100
+    assert [r.spec.label for r in results if r.finished and r.step[-1] != r.spec.steps] == []

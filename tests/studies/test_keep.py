@@ -23,8 +23,10 @@ SPECS = tuple(
 STUDY = Study("mine", "test", SPECS, "", {"figures": ["curves", "discovery"]})
 
 
-def leave(path: Path, bins: int = 9, study: Study = STUDY, only: Iterable[int] = range(6)) -> ResultsFolder:
-    """What `nibbler study run` would leave after that many bins of 9."""
+def leave(
+    path: Path, bins: int | None = None, study: Study = STUDY, only: Iterable[int] = range(6)
+) -> ResultsFolder:
+    """What `nibbler study run` would leave after that many bins, or at the end."""
     results = ResultsFolder(path)
     results.save_study(study)
     for k in only:
@@ -32,10 +34,12 @@ def leave(path: Path, bins: int = 9, study: Study = STUDY, only: Iterable[int] =
     return results
 
 
-def write_run(folder: RunFolder, spec: RunSpec, bins: int) -> None:
+def write_run(folder: RunFolder, spec: RunSpec, bins: int | None = None) -> None:
     folder.create(spec)
+    all_bins = spec.steps // 1_000
+    bins = all_bins if bins is None else bins
     steps = np.arange(1, bins + 1) * 1_000
-    rewards = np.random.default_rng(spec.seed).normal(size=9).round(4)[:bins]
+    rewards = np.random.default_rng(spec.seed).normal(size=all_bins).round(4)[:bins]
     about: dict[str, Any] = {}
     curve = {"step": steps, "reward": rewards, "weights_touched": np.sqrt(np.arange(bins))}
     folder.save_table("curve", curve, about)
@@ -44,7 +48,7 @@ def write_run(folder: RunFolder, spec: RunSpec, bins: int) -> None:
     folder.save_table("features", {"feature": np.arange(3), "component": np.arange(3)}, about)
     for name in ("lock", "progress.json", f"checkpoint-{bins * 1000:012d}.npz"):
         (folder.path / name).write_bytes(b"{}")
-    if bins == 9:
+    if bins == all_bins:
         folder.save_record({"engine": "cpu", "seconds": 2.0, "steps_per_second": 4500.0})
 
 
@@ -136,7 +140,7 @@ def test_pruning_forgets_what_no_study_lists_and_keeps_what_ours_do(tmp_path: Pa
     source = leave(tmp_path / "shorter", study=shorter, only=()).path
     assert keep_results(source, kept).pruned == 0
     assert len(list(ResultsFolder(kept).runs())) == 8
-    write_run(ResultsFolder(source).run(SPECS[0]), SPECS[0], 9)  # there, but in no study
+    write_run(ResultsFolder(source).run(SPECS[0]), SPECS[0])  # there, but in no study
     assert keep_results(source, kept, prune=True).pruned == 3
     left = {run.spec().id for run in ResultsFolder(kept).runs()}
     assert left == {spec.id for spec in (*SPECS[2:5], *ours.runs[:2])}
@@ -144,3 +148,13 @@ def test_pruning_forgets_what_no_study_lists_and_keeps_what_ours_do(tmp_path: Pa
         "mine": SPECS[2:5],
         "quickstart": ours.runs,
     }
+
+
+def test_a_finished_run_with_the_curve_of_an_earlier_state_is_refused(tmp_path: Path) -> None:
+    source = leave(tmp_path / "source")
+    half = leave(tmp_path / "half", bins=5)
+    mixed = source.run(SPECS[4]).path
+    (mixed / "curve.parquet").write_bytes((half.run(SPECS[4]).path / "curve.parquet").read_bytes())
+    with pytest.raises(ValueError, match=rf"{mixed.name} has the record.* ends at step 5,000 of 9,000"):
+        keep_results(source.path, tmp_path / "kept")
+    assert not ResultsFolder(tmp_path / "kept").run(SPECS[4]).finished

@@ -106,6 +106,12 @@ def _is_ahead(run: RunFolder, kept: RunFolder) -> bool:
 def _copy(run: RunFolder, kept: RunFolder, spec: RunSpec, with_map: bool) -> None:
     """Everything else first and the record last, since it marks a run as finished."""
     result = run.result()
+    end = int(result.step[-1]) if len(result.step) else 0
+    if run.finished and end != spec.steps:
+        raise ValueError(
+            f"{run.path} has the record of a finished run, but its curve ends at step {end:,} of "
+            f"{spec.steps:,}: files of two states were mixed; delete it, or copy the run again as a whole"
+        )
     kept.create(spec)
     about = {"id": spec.id, "label": spec.label}
     kept.save_table("curve", {"step": result.step, "reward": result.reward}, about)
