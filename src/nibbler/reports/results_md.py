@@ -49,10 +49,12 @@ def count_verdicts(findings: Findings) -> str:
     """How many of the paper's claims got each verdict, as a sentence."""
     papers = [v for v in findings.verdicts if not v.claim.source.startswith("ours")]
     counts = Counter(v.status for v in papers)
+    lacking = counts["not enough data"]
+    lack = {0: "none lacks", 1: "1 lacks"}.get(lacking, f"{lacking} lack")
     return (
         f"Of the paper's {len(papers)} claims {counts['confirmed']} are confirmed, "
         f"{counts['holds so far']} hold on the part of their runs that is there, "
-        f"{counts['not confirmed']} are not confirmed, and {counts['not enough data']} lack runs."
+        f"{counts['not confirmed']} are not confirmed, and {lack} runs."
     )
 
 

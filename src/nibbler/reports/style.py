@@ -60,7 +60,7 @@ OTHER_COLOURS = (
     "#a23b72",
     "#3d6b99",
 )  # agents that are not ours, in order of their name
-_SHADES = LinearSegmentedColormap.from_list("shades", ["#3f7fd0", "#8f5fc0", "#d0497f", "#e8743b", "#d9a400"])
+_SHADES = LinearSegmentedColormap.from_list("shades", ["#4b3a9e", "#9a4fb5", "#d0497f", "#e8743b", "#d9a400"])
 
 
 def colour(agent: str) -> str:
