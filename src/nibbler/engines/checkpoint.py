@@ -42,14 +42,14 @@ def write_checkpoint(path: Path, header: Mapping[str, Any], arrays: Mapping[str,
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself durable, where the system lets a folder be opened."""
+def sync_folder(folder: Path) -> None:
+    """Make a rename in a folder durable, where the system lets it be opened."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from nibbler.engines.checkpoint import sync_folder
+
 TEMPORARY = ".part"  # ends the name of a file that is being written; one left behind is rubbish
 
 
@@ -75,17 +77,6 @@ def read_json(path: Path) -> Any:
 def make_folder(path: Path) -> None:
     with explained("create", path):
         path.mkdir(parents=True, exist_ok=True)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename durable, where the system lets a folder be opened."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def remove_leftovers(folder: Path) -> None:
