@@ -271,6 +271,16 @@ T atomicSub(T* address, U value) {
   *address -= (T)value;
   return before;
 }
+inline unsigned atomicMin(unsigned* address, unsigned value) {
+  const unsigned before = *address;
+  *address = std::min(before, value);
+  return before;
+}
+inline unsigned atomicMax(unsigned* address, unsigned value) {
+  const unsigned before = *address;
+  *address = std::max(before, value);
+  return before;
+}
 template <typename A, typename B>
 std::common_type_t<A, B> min(A a, B b) {
   return b < a ? b : a;

@@ -41,15 +41,17 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
   for (int question = rank; question < QUESTIONS; question += DISCOVERY_THREADS)
     place[state.cumulants[(size_t)run * QUESTIONS + question]] = (CumulantPlace)question;
   group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
-  find_extremes<DISCOVERY_THREADS>(weights, place, &s.extremes, s.scratch, rank, DISCOVERY_BARRIER);
+  bound_blocks<DISCOVERY_THREADS>(weights, place, s.selection, rank, DISCOVERY_BARRIER);
+  if (rank < 32) find_extremes(weights, place, scalars.cumulant_threshold, s.selection, lane);
 
   u64 swaps = 0;
   // The choice of step t depends on the weights after step t - 1: it is made then, and posted with step t.
   auto decide = [&](u32 parity) {
-    const Extremes e = s.extremes;
-    if (rank == 0)
+    if (rank == 0) {
+      const Extremes e = s.selection.extremes;
       shared.cumulant_change[parity] =
           incremental_top_k(e, scalars.cumulant_threshold) ? encode_change(place[e.low], e.high) : 0u;
+    }
   };
   decide(0);
   group_sync<THREADS>(0);
@@ -65,13 +67,14 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
     }
     warp_sums(sum, lane);
     const u32 change = shared.cumulant_change[i & 1];
-    const Extremes e = s.extremes;
+    const Extremes e = s.selection.extremes;
     if (lane == 0) s.sums[rank / 32] = sum[0];
     group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
     if (change != 0u) {
       if (rank == 0) {
         place[e.low] = nowhere<CumulantPlace>();
         place[e.high] = (CumulantPlace)changed_question(change);
+        follow_swap(s.selection);
       }
       ++swaps;
       group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
@@ -80,8 +83,9 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
     float prediction = 0.0f;
 #pragma unroll
     for (int w = 0; w < DISCOVERY_WARPS; ++w) prediction += s.sums[w];
-    update_linear<DISCOVERY_THREADS>(weights, momentum, place, features, reward - prediction, scalars.alpha_linear, scalars.linear_nu, change != 0u, &s.extremes, s.scratch,
-                                     rank, DISCOVERY_BARRIER);
+    update_linear<DISCOVERY_THREADS>(weights, momentum, place, features, reward - prediction, scalars.alpha_linear,
+                                     scalars.linear_nu, scalars.cumulant_threshold, s.selection, rank,
+                                     DISCOVERY_BARRIER);
     decide((i + 1) & 1);
     barrier_2();
   }

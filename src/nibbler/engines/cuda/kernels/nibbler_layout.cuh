@@ -106,8 +106,7 @@ struct QuestionShared {
   u16 slot[ROWS];
   RowPool pool;
   int counts[QUESTION_WARPS];
-  Extremes extremes;
-  Extremes scratch[QUESTION_WARPS];
+  Selection selection;
 };
 
 struct DiscoveryShared {
@@ -118,8 +117,7 @@ struct DiscoveryShared {
 #endif
   alignas(16) CumulantPlace place[FEATURES_PADDED];
 #endif
-  Extremes extremes;
-  Extremes scratch[DISCOVERY_WARPS];
+  Selection selection;
   float sums[DISCOVERY_WARPS];
 };
 

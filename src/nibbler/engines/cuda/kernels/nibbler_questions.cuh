@@ -95,6 +95,7 @@ __device__ __forceinline__ void swap_input(const Question& q, int p, const Extre
     place[extremes.low] = nowhere<Place>();
     place[extremes.high] = (Place)p;
     inputs[p] = (int)extremes.high;
+    follow_swap(q.shared.selection);
     rows.last[p] = active ? step + 1u : step;
     if (active) {
       claim_slot(rows, (u32)p);
@@ -183,7 +184,8 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
   u64 swaps = 0, active_rows = 0;
   double error_sum = state.answer_error[index];  // not 0: how steps are cut into launches must not show
   question_sync(q);
-  find_extremes<QUESTION_THREADS>(support, place, &s.extremes, s.scratch, rank, q.barrier);
+  bound_blocks<QUESTION_THREADS>(support, place, s.selection, rank, q.barrier);
+  if (q.warp == 0) find_extremes(support, place, scalars.input_threshold, s.selection, lane);
 
   Units z_t = zero_units();
   int count_t = 0, rows_t = 0;  // length of the list of x_t, and how many of its entries are rows
@@ -249,7 +251,7 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
     const float error_v = target - total[ANSWER_V_T], error_q = target - total[ANSWER_Q_T];
     active_rows += rows_t;
     rows_t = count_next;
-    const Extremes extremes = s.extremes;
+    const Extremes extremes = s.selection.extremes;
     const bool swap = incremental_top_k(extremes, scalars.input_threshold);
     int swapped_in = 0;
     if (swap) {
@@ -288,8 +290,8 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
     const float support_error =
         total[CUMULANT_NEXT] + scalars.gamma * total[SUPPORT_NEXT] - total[SUPPORT_T];
     update_linear<QUESTION_THREADS>(support, support_momentum, place, features_t, support_error,
-                                    scalars.alpha_linear, scalars.linear_nu, swap, &s.extremes, s.scratch, rank,
-                                    q.barrier);
+                                    scalars.alpha_linear, scalars.linear_nu, scalars.input_threshold, s.selection,
+                                    rank, q.barrier);
     barrier_2();
 
     // Algorithm 2: update_main, the part of this thread's units

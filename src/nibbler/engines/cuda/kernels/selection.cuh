@@ -1,14 +1,23 @@
 // Selection by the size of a linear learner's weights (Algorithms 4 to 6), for a group of COUNT threads.
 //
 // weights[FEATURES_PADDED] and position[FEATURES_PADDED] (place in the selected list, NOWHERE if not
-// selected) lie in shared memory when they fit. `Extremes` holds the least useful selected and the most useful
-// other feature, exactly. A step changes only the weights of active features, so the extremes are found
-// again, by all threads of the group, only when one of those features could have moved them.
+// selected) lie in shared memory when they fit. Top-k asks for the least useful selected and the most useful other
+// feature. Per block of features there is a lower bound of the former and an upper bound of the latter. A step changes
+// only the weights of active features, which can move the bounds of their blocks outwards. One warp then looks for the
+// widest bounds: while they do not cross there is nothing to swap; else it makes those two tight, and looks again.
+// Decisions are always exact.
 
 constexpr int FEATURES_PADDED = round_up(FEATURES, 4);
+constexpr int FEATURE_BLOCK = FEATURES > 4096 ? power_of_two_from(divide_up(FEATURES, 64)) : 64;  // at most 64 blocks
+constexpr int FEATURE_BLOCKS = divide_up(FEATURES, FEATURE_BLOCK);
 
 struct Extremes {
-  u32 low_bits, low, high_bits, high;  // |w| as its bits, which order like the number; feature index
+  u32 low_bits, low, high_bits, high;  // |w| as its bits, which order like the number; feature, known if these cross
+};
+
+struct Selection {
+  u32 low[FEATURE_BLOCKS], high[FEATURE_BLOCKS];  // bounds of |w| as its bits
+  Extremes extremes;                              // of the weights after the last step
 };
 
 template <typename Position>
@@ -21,66 +30,111 @@ __device__ __forceinline__ bool incremental_top_k(const Extremes& extremes, floa
   return __uint_as_float(extremes.low_bits) + threshold < __uint_as_float(extremes.high_bits);
 }
 
-// The places of four consecutive features in one load.
-template <typename Position>
-struct alignas(4 * sizeof(Position)) FourPositions {
-  Position x[4];
+enum Side { LOW, HIGH };  // of the selected features the least, of the others the greatest
+
+struct Bound {
+  u32 bits, where;  // |w|; a block, or a feature
 };
 
-// Ties go to the lowest feature index, as in the reference. Written without branches: utilities that do not
-// take part are moved out of the way (other features count as bits + 1, so that even 0 beats a selected one).
-template <int COUNT, typename Position>
-__device__ __forceinline__ void find_extremes(const float* weights, const Position* position, Extremes* result,
-                                              Extremes* scratch, int rank, int barrier) {
-  Extremes mine = {0xffffffffu, 0xffffffffu, 0u, 0xffffffffu};
-#pragma unroll 2
-  for (int f = rank * 4; f < FEATURES_PADDED; f += COUNT * 4) {
-    const float4 w = *reinterpret_cast<const float4*>(weights + f);
-    const FourPositions<Position> four = *reinterpret_cast<const FourPositions<Position>*>(position + f);
-    const float values[4] = {w.x, w.y, w.z, w.w};
+template <Side SIDE>
+__device__ __forceinline__ Bound no_bound() {
+  return {SIDE == HIGH ? 0u : 0xffffffffu, 0xffffffffu};
+}
+
+template <Side SIDE>
+__device__ __forceinline__ void widen(Bound& bound, u32 bits, u32 where) {
+  if (SIDE == HIGH ? bits > bound.bits : bits < bound.bits) bound = {bits, where};
+}
+
+// The widest bound of the lanes, the first among equals, as in the reference.
+template <Side SIDE>
+__device__ __forceinline__ Bound widest(const Bound& mine) {
+  const u32 bits = SIDE == HIGH ? __reduce_max_sync(EVERY_LANE, mine.bits) : __reduce_min_sync(EVERY_LANE, mine.bits);
+  return {bits, __reduce_min_sync(EVERY_LANE, mine.bits == bits ? mine.where : 0xffffffffu)};
+}
+
+// The block with the widest bound, by a warp.
+template <Side SIDE>
+__device__ __forceinline__ Bound widest_block(const u32* bounds, int lane) {
+  Bound mine = no_bound<SIDE>();
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const u32 bits = __float_as_uint(values[i]) & 0x7fffffffu;
-      const bool selected = four.x[i] != nowhere<Position>();
-      const u32 as_low = selected ? bits : 0xffffffffu, as_high = selected ? 0u : bits + 1u;
-      mine.low = as_low < mine.low_bits ? f + i : mine.low;
-      mine.low_bits = min(mine.low_bits, as_low);
-      mine.high = as_high > mine.high_bits ? f + i : mine.high;
-      mine.high_bits = max(mine.high_bits, as_high);
-    }
+  for (int k = 0; k < FEATURE_BLOCKS; k += 32)
+    if (k + lane < FEATURE_BLOCKS) widen<SIDE>(mine, bounds[k + lane], k + lane);
+  return widest<SIDE>(mine);
+}
+
+// The extreme feature of a block, by a warp.
+template <Side SIDE, typename Position>
+__device__ __forceinline__ Bound scan_block(const float* weights, const Position* position, int block, int lane) {
+  Bound mine = no_bound<SIDE>();
+#pragma unroll
+  for (int k = 0; k < FEATURE_BLOCK; k += 32) {
+    const int f = block * FEATURE_BLOCK + k + lane;
+    if (f < FEATURES && (position[f] == nowhere<Position>()) == (SIDE == HIGH))
+      widen<SIDE>(mine, __float_as_uint(fabsf(weights[f])), f);
   }
-  auto combine = [](Extremes& e) {
-    const u32 low_bits = __reduce_min_sync(EVERY_LANE, e.low_bits);
-    const u32 high_bits = __reduce_max_sync(EVERY_LANE, e.high_bits);
-    e.low = __reduce_min_sync(EVERY_LANE, e.low_bits == low_bits ? e.low : 0xffffffffu);
-    e.high = __reduce_min_sync(EVERY_LANE, e.high_bits == high_bits ? e.high : 0xffffffffu);
-    e.low_bits = low_bits, e.high_bits = high_bits;
-  };
-  combine(mine);
-  if constexpr (COUNT > 32) {
-    if (rank % 32 == 0) scratch[rank / 32] = mine;
-    group_sync<COUNT>(barrier);
-    if (rank < 32) {
-      mine = {0xffffffffu, 0xffffffffu, 0u, 0xffffffffu};
-      if (rank < COUNT / 32) mine = scratch[rank];
-      combine(mine);
-    }
-  }
-  if (rank == 0) {
-    mine.high_bits = mine.high_bits > 0u ? mine.high_bits - 1u : 0u;
-    *result = mine;
+  return widest<SIDE>(mine);
+}
+
+// Tight bounds for all blocks; also a barrier, at the end.
+template <int COUNT, typename Position>
+__device__ __noinline__ void bound_blocks(const float* weights, const Position* position, Selection& s, int rank,
+                                          int barrier) {
+  const int lane = rank % 32;
+  for (int block = rank / 32; block < FEATURE_BLOCKS; block += COUNT / 32) {
+    const Bound low = scan_block<LOW>(weights, position, block, lane);
+    const Bound high = scan_block<HIGH>(weights, position, block, lane);
+    if (lane == 0) s.low[block] = low.bits, s.high[block] = high.bits;
   }
   group_sync<COUNT>(barrier);
 }
 
-// The linear update w += alpha * error * x_t (plain), or with momentum over all features; the extremes are
-// found again where needed. `features` are this thread's slots of x_t. Ends with the group synchronised.
+// The widest bounds, by a warp.
+__device__ __forceinline__ void widest_blocks(const Selection& s, int lane, Bound& low, Bound& high) {
+  low = widest_block<LOW>(s.low, lane), high = widest_block<HIGH>(s.high, lane);
+}
+
+// The extremes when the widest bounds cross, which are made tight until they do not, or are exact. By a warp.
+template <typename Position>
+__device__ __noinline__ Extremes tighten(const float* weights, const Position* position, float threshold, Selection& s,
+                                         Bound low_block, Bound high_block, int lane) {
+  while (true) {
+    const Bound low = scan_block<LOW>(weights, position, low_block.where, lane);
+    const Bound high = scan_block<HIGH>(weights, position, high_block.where, lane);
+    if (low.bits == low_block.bits && high.bits == high_block.bits) return {low.bits, low.where, high.bits, high.where};
+    if (lane == 0) s.low[low_block.where] = low.bits, s.high[high_block.where] = high.bits;
+    __syncwarp();
+    widest_blocks(s, lane, low_block, high_block);
+    const Extremes bounds = {low_block.bits, 0u, high_block.bits, 0u};
+    if (!incremental_top_k(bounds, threshold)) return bounds;
+  }
+}
+
+// By one warp: extremes that cross are exact; others are bounds, which is enough to know that they do not.
+template <typename Position>
+__device__ __forceinline__ void find_extremes(const float* weights, const Position* position, float threshold,
+                                              Selection& s, int lane) {
+  Bound low_block, high_block;
+  widest_blocks(s, lane, low_block, high_block);
+  Extremes found = {low_block.bits, 0u, high_block.bits, 0u};
+  if (incremental_top_k(found, threshold))
+    found = tighten(weights, position, threshold, s, low_block, high_block, lane);
+  if (lane == 0) s.extremes = found;
+}
+
+// The bounds when the extremes have changed places, by one thread.
+__device__ __forceinline__ void follow_swap(Selection& s) {
+  const Extremes e = s.extremes;
+  u32 &low = s.low[e.high / FEATURE_BLOCK], &high = s.high[e.low / FEATURE_BLOCK];
+  low = min(low, e.high_bits), high = max(high, e.low_bits);
+}
+
+// The linear update w += alpha * error * x_t (plain), or with momentum over all features. `features` are this thread's
+// slots of x_t. The first warp finds the extremes: they are there for it at once, for others after the next barrier.
 template <int COUNT, int CHUNKS, typename Position>
 __device__ __forceinline__ void update_linear(float* weights, float* momentum, const Position* position,
                                               const int (&features)[CHUNKS], float error, float alpha, float nu,
-                                              bool swapped, Extremes* extremes, Extremes* scratch, int rank,
-                                              int barrier) {
-  bool moved = swapped;
+                                              float threshold, Selection& s, int rank, int barrier) {
   if constexpr (LINEAR_MOMENTUM) {
     for (int f = rank; f < FEATURES; f += COUNT) momentum[f] *= nu;
     group_sync<COUNT>(barrier);
@@ -89,24 +143,25 @@ __device__ __forceinline__ void update_linear(float* weights, float* momentum, c
       if (features[c] >= 0) momentum[features[c]] -= (1.0f - nu) * error;
     group_sync<COUNT>(barrier);
     for (int f = rank; f < FEATURES; f += COUNT) weights[f] -= alpha * momentum[f];
-    moved = true;
+    group_sync<COUNT>(barrier);
+    bound_blocks<COUNT>(weights, position, s, rank, barrier);
   } else {
-    const Extremes now = *extremes;
     const float change = alpha * error;
 #pragma unroll
     for (int c = 0; c < CHUNKS; ++c) {
-      const u32 f = (u32)features[c];
-      if (features[c] >= 0) {
+      const int f = features[c];
+      if (f >= 0) {
         const float w = weights[f] + change;
         weights[f] = w;
         const u32 bits = __float_as_uint(fabsf(w));
-        const bool selected = position[f] != nowhere<Position>();
-        moved |= selected ? bits <= now.low_bits || f == now.low : bits >= now.high_bits || f == now.high;
+        if (position[f] == nowhere<Position>()) {
+          atomicMax(&s.high[f / FEATURE_BLOCK], bits);
+        } else {
+          atomicMin(&s.low[f / FEATURE_BLOCK], bits);
+        }
       }
     }
-  }
-  if (group_any<COUNT>(moved, barrier)) {
     group_sync<COUNT>(barrier);
-    find_extremes<COUNT>(weights, position, extremes, scratch, rank, barrier);
   }
+  if (rank < 32) find_extremes(weights, position, threshold, s, rank);
 }
