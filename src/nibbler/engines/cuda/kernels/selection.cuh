@@ -78,13 +78,22 @@ __device__ __forceinline__ Bound scan_block(const float* weights, const Position
 
 // Tight bounds for all blocks; also a barrier, at the end.
 template <int COUNT, typename Position>
-__device__ __noinline__ void bound_blocks(const float* weights, const Position* position, Selection& s, int rank,
-                                          int barrier) {
+__device__ __forceinline__ void bound_blocks(const float* weights, const Position* position, Selection& s, int rank,
+                                             int barrier) {
   const int lane = rank % 32;
   for (int block = rank / 32; block < FEATURE_BLOCKS; block += COUNT / 32) {
-    const Bound low = scan_block<LOW>(weights, position, block, lane);
-    const Bound high = scan_block<HIGH>(weights, position, block, lane);
-    if (lane == 0) s.low[block] = low.bits, s.high[block] = high.bits;
+    u32 low = no_bound<LOW>().bits, high = no_bound<HIGH>().bits;
+#pragma unroll
+    for (int k = 0; k < FEATURE_BLOCK; k += 32) {
+      const int f = block * FEATURE_BLOCK + k + lane;
+      if (f < FEATURES) {
+        const u32 bits = __float_as_uint(fabsf(weights[f]));
+        const bool other = position[f] == nowhere<Position>();
+        low = other ? low : min(low, bits), high = other ? max(high, bits) : high;
+      }
+    }
+    low = __reduce_min_sync(EVERY_LANE, low), high = __reduce_max_sync(EVERY_LANE, high);
+    if (lane == 0) s.low[block] = low, s.high[block] = high;
   }
   group_sync<COUNT>(barrier);
 }
