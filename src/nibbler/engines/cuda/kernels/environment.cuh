@@ -29,6 +29,17 @@ typedef short Slot;  // an active feature, or -1; there is little room on chip b
 typedef int Slot;
 #endif
 
+// The list of active features in chunks of COUNT slots, one for each thread of a group: thread `rank`'s of chunk `chunk`.
+template <int COUNT>
+__device__ constexpr int chunks() {
+  return divide_up(SLOTS, COUNT);
+}
+template <int COUNT>
+__device__ __forceinline__ int feature_at(const Slot* active, int chunk, int rank) {
+  const int slot = chunk * COUNT + rank;
+  return slot < SLOTS ? (int)active[slot] : -1;
+}
+
 // `observed_base` and `row_base` are the board's own.
 __device__ __forceinline__ void observe_board(const Environment& env, int board, int observed_base, int state,
                                               Slot* slots) {

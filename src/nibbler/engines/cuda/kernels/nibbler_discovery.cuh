@@ -57,13 +57,12 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
   group_sync<THREADS>(0);
   for (u32 i = 0; i < num_steps; ++i) {
     barrier_1();
-    int features[DISCOVERY_CHUNKS];
+    const Slot* active = shared.active[i % 3];
     float sum[1] = {0.0f};
 #pragma unroll
-    for (int c = 0; c < DISCOVERY_CHUNKS; ++c) {
-      const int slot = c * DISCOVERY_THREADS + rank;
-      features[c] = slot < SLOTS ? shared.active[i % 3][slot] : -1;
-      if (features[c] >= 0) sum[0] += weights[features[c]];
+    for (int c = 0; c < chunks<DISCOVERY_THREADS>(); ++c) {
+      const int feature = feature_at<DISCOVERY_THREADS>(active, c, rank);
+      if (feature >= 0) sum[0] += weights[feature];
     }
     warp_sums(sum, lane);
     const u32 change = shared.cumulant_change[i & 1];
@@ -83,7 +82,7 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
     float prediction = 0.0f;
 #pragma unroll
     for (int w = 0; w < DISCOVERY_WARPS; ++w) prediction += s.sums[w];
-    update_linear<DISCOVERY_THREADS>(weights, momentum, place, features, reward - prediction, scalars.alpha_linear,
+    update_linear<DISCOVERY_THREADS>(weights, momentum, place, active, reward - prediction, scalars.alpha_linear,
                                      scalars.linear_nu, scalars.cumulant_threshold, s.selection, rank,
                                      DISCOVERY_BARRIER);
     decide((i + 1) & 1);

@@ -33,8 +33,7 @@ constexpr int MAIN_BARRIER = 1, DISCOVERY_BARRIER = 2, QUESTION_BARRIER = 3 /* +
 static_assert(QUESTION_BARRIER + QUESTIONS_PER_BLOCK <= ALL_QUESTIONS_BARRIER, "a block has 16 barriers");
 
 constexpr int ROWS = INPUTS + HIDDEN_BIAS;
-constexpr int CHUNKS = divide_up(SLOTS, QUESTION_THREADS);  // slots per thread of a question
-constexpr int DISCOVERY_CHUNKS = divide_up(SLOTS, DISCOVERY_THREADS);
+constexpr int CHUNKS = chunks<QUESTION_THREADS>();  // slots per thread of a question
 constexpr int DISCOVERY_PART = DISCOVERY_APART ? BLOCKS - 1 : 0;
 constexpr int DRAWS_PER_ROW = divide_up(HIDDEN_USED, 4);
 constexpr int OWN_FEATURES = divide_up(FEATURES, BLOCKS);  // base features per block

@@ -9,16 +9,17 @@ struct Question {  // what a thread of a question's group knows
 
 __device__ __forceinline__ void question_sync(const Question& q) { group_sync<QUESTION_THREADS>(q.barrier); }
 
-// List the question's rows that are active in `features` (this thread's slots), in the order of threads.
+// List the question's rows that are active, in the order of threads.
 template <bool FIRST>
-__device__ __forceinline__ int list_active_rows(const Question& q, const RowClock& clock, const int (&features)[CHUNKS],
+__device__ __forceinline__ int list_active_rows(const Question& q, const RowClock& clock, const Slot* active,
                                                 RowEntry* entries) {
   QuestionShared& s = q.shared;
   u32 mask[CHUNKS];
   int row[CHUNKS], before[CHUNKS], count = 0;
 #pragma unroll
   for (int c = 0; c < CHUNKS; ++c) {
-    const Place place = features[c] < 0 ? nowhere<Place>() : q.place[features[c]];
+    const int feature = feature_at<QUESTION_THREADS>(active, c, q.rank);
+    const Place place = feature < 0 ? nowhere<Place>() : q.place[feature];
     const bool here = place != nowhere<Place>();
     mask[c] = __ballot_sync(EVERY_LANE, here);
     row[c] = here ? (int)place : -1;
@@ -107,14 +108,6 @@ __device__ __forceinline__ void swap_input(const Question& q, int p, const Extre
   question_sync(q);
 }
 
-__device__ __forceinline__ void read_slots(const Slot* active, int (&features)[CHUNKS], int rank) {
-#pragma unroll
-  for (int c = 0; c < CHUNKS; ++c) {
-    const int slot = c * QUESTION_THREADS + rank;
-    features[c] = slot < SLOTS ? active[slot] : -1;
-  }
-}
-
 __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const State& state, const Scalars& scalars,
                                int run, int part, u32 num_steps) {
   const int local = threadIdx.x / QUESTION_THREADS;
@@ -197,17 +190,15 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
     const int action = control.action;
     RowEntry *entries_t = s.entries[i & 1], *entries_next = s.entries[(i + 1) & 1];
     const RowClock clock = {shared.decay, scalars.alpha_answer, scalars.nu, step};
-    int features_t[CHUNKS], features_next[CHUNKS];
-    read_slots(shared.active[i % 3], features_t, rank);
-    read_slots(shared.active[(i + 1) % 3], features_next, rank);
+    const Slot *active_t = shared.active[i % 3], *active_next = shared.active[(i + 1) % 3];
 
     // forward
     if (stale) {
-      count_t = rows_t = list_active_rows<true>(q, clock, features_t, entries_t);
+      count_t = rows_t = list_active_rows<true>(q, clock, active_t, entries_t);
       z_t = settle_rows(rows, entries_t, count_t, lane);
       stale = false;
     }
-    const int count_next = list_active_rows<false>(q, clock, features_next, entries_next);
+    const int count_next = list_active_rows<false>(q, clock, active_next, entries_next);
     fetch_rows(rows, entries_next, count_next, lane);  // while they come: what does not need them
     Units phi_t, phi_next;
 #pragma unroll
@@ -217,9 +208,11 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
     for (int k = 0; k < NUM_SUMS; ++k) sums[k] = 0.0f;
 #pragma unroll
     for (int c = 0; c < CHUNKS; ++c) {
-      if (features_t[c] >= 0) sums[SUPPORT_T] += support[features_t[c]];
-      if (features_next[c] >= 0) sums[SUPPORT_NEXT] += support[features_next[c]];
-      if (features_next[c] == cumulant) sums[CUMULANT_NEXT] = 1.0f;
+      const int feature_t = feature_at<QUESTION_THREADS>(active_t, c, rank);
+      const int feature_next = feature_at<QUESTION_THREADS>(active_next, c, rank);
+      if (feature_t >= 0) sums[SUPPORT_T] += support[feature_t];
+      if (feature_next >= 0) sums[SUPPORT_NEXT] += support[feature_next];
+      if (feature_next == cumulant) sums[CUMULANT_NEXT] = 1.0f;
     }
     const Units answer_q = load_units(&s.answer_q[action][first_unit]);
     sums[ANSWER_V_T] = dot_units(answer_v, phi_t);
@@ -259,7 +252,8 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
       const bool was_active = s.last[p] == step + 1u;
       bool mine = false;
 #pragma unroll
-      for (int c = 0; c < CHUNKS; ++c) mine |= features_next[c] == (int)extremes.high;
+      for (int c = 0; c < CHUNKS; ++c)
+        mine |= feature_at<QUESTION_THREADS>(active_next, c, rank) == (int)extremes.high;
       swapped_in = group_any<QUESTION_THREADS>(mine, q.barrier);
       swap_input(q, p, extremes, place, inputs, entries_t, count_t, entries_next, count_next, swapped_in, step);
       char* const row = rows.address((u32)p);
@@ -289,7 +283,7 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
     // Algorithm 4: select_inputs
     const float support_error =
         total[CUMULANT_NEXT] + scalars.gamma * total[SUPPORT_NEXT] - total[SUPPORT_T];
-    update_linear<QUESTION_THREADS>(support, support_momentum, place, features_t, support_error,
+    update_linear<QUESTION_THREADS>(support, support_momentum, place, active_t, support_error,
                                     scalars.alpha_linear, scalars.linear_nu, scalars.input_threshold, s.selection,
                                     rank, q.barrier);
     barrier_2();

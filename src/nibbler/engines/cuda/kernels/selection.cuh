@@ -138,18 +138,20 @@ __device__ __forceinline__ void follow_swap(Selection& s) {
   low = min(low, e.high_bits), high = max(high, e.low_bits);
 }
 
-// The linear update w += alpha * error * x_t (plain), or with momentum over all features. `features` are this thread's
-// slots of x_t. The first warp finds the extremes: they are there for it at once, for others after the next barrier.
-template <int COUNT, int CHUNKS, typename Position>
+// The linear update w += alpha * error * x_t (plain), or with momentum over all features. `active` is x_t.
+// The first warp finds the extremes: they are there for it at once, for others after the next barrier.
+template <int COUNT, typename Position>
 __device__ __forceinline__ void update_linear(float* weights, float* momentum, const Position* position,
-                                              const int (&features)[CHUNKS], float error, float alpha, float nu,
-                                              float threshold, Selection& s, int rank, int barrier) {
+                                              const Slot* active, float error, float alpha, float nu, float threshold,
+                                              Selection& s, int rank, int barrier) {
   if constexpr (LINEAR_MOMENTUM) {
     for (int f = rank; f < FEATURES; f += COUNT) momentum[f] *= nu;
     group_sync<COUNT>(barrier);
 #pragma unroll
-    for (int c = 0; c < CHUNKS; ++c)
-      if (features[c] >= 0) momentum[features[c]] -= (1.0f - nu) * error;
+    for (int c = 0; c < chunks<COUNT>(); ++c) {
+      const int f = feature_at<COUNT>(active, c, rank);
+      if (f >= 0) momentum[f] -= (1.0f - nu) * error;
+    }
     group_sync<COUNT>(barrier);
     for (int f = rank; f < FEATURES; f += COUNT) weights[f] -= alpha * momentum[f];
     group_sync<COUNT>(barrier);
@@ -157,8 +159,8 @@ __device__ __forceinline__ void update_linear(float* weights, float* momentum, c
   } else {
     const float change = alpha * error;
 #pragma unroll
-    for (int c = 0; c < CHUNKS; ++c) {
-      const int f = features[c];
+    for (int c = 0; c < chunks<COUNT>(); ++c) {
+      const int f = feature_at<COUNT>(active, c, rank);
       if (f >= 0) {
         const float w = weights[f] + change;
         weights[f] = w;
