@@ -386,3 +386,16 @@ def test_a_run_tells_how_it_goes_while_it_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(session.curve, "means", means_before_the_next_bin_ends)
     assert session.reward == first
     assert session.step == 2_000
+
+
+def test_a_late_heartbeat_shows_no_progress_of_a_run_that_has_ended(tmp_path):
+    spec = toy(steps=5_000)
+    folder = place(tmp_path, spec)
+    folder.create(spec)
+    session = Session(spec, folder)
+    session.advance()
+    session.show_progress()
+    assert (folder.path / "progress.json").exists()
+    session.hide_progress()
+    session.show_progress()
+    assert not (folder.path / "progress.json").exists()

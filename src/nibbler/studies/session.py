@@ -7,6 +7,7 @@ because a run is a function of its spec and its step; only timing differs, and i
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -96,6 +97,7 @@ class Session:
         )
         self._compiling = 0.0  # seconds
         self._started = datetime.now(UTC).isoformat(timespec="seconds")
+        self._showing, self._hidden = threading.Lock(), False
         self._tracker: Tracker | None = None
         if tracking is not None:
             self._tracker = open_tracker(tracking, folder.path / tracking, self.curve.steps)
@@ -171,12 +173,16 @@ class Session:
         return {"step": self.step, "reward": self.reward, "steps_per_second": self.steps_per_second}
 
     def show_progress(self) -> None:
-        """Leave how far the run is where `nibbler study status` looks."""
-        write_json(self.folder.path / PROGRESS, self.progress(), durable=False)
+        """Leave how far the run is where `nibbler study status` looks; the lock's heartbeat asks for it."""
+        with self._showing:
+            if not self._hidden:
+                write_json(self.folder.path / PROGRESS, self.progress(), durable=False)
 
     def hide_progress(self) -> None:
-        """The run is no longer under way."""
-        (self.folder.path / PROGRESS).unlink(missing_ok=True)
+        """The run is no longer under way, and a heartbeat that comes late shows nothing."""
+        with self._showing:
+            self._hidden = True
+            (self.folder.path / PROGRESS).unlink(missing_ok=True)
 
     # -- inside ----------------------------------------------------------------------------------------------
 
