@@ -241,4 +241,4 @@ def test_the_pictures_of_readme_and_results_are_in_the_repository() -> None:
 def test_finished_runs_in_the_repository_have_all_their_steps() -> None:
     results = [run.result() for run in ResultsFolder(REPOSITORY / "results" / "paper").runs()]
     assert len(results) > 100
-    assert [r.spec.label for r in results if r.finished and r.step[-1] != r.spec.steps] == []
+    assert [r.spec.label for r in results if r.finished and r.steps != r.spec.steps] == []

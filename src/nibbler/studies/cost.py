@@ -43,7 +43,7 @@ def run_costs(runs: Iterable[RunResult]) -> dict[str, RunCost]:
     return {
         run_id: RunCost(
             run.spec,
-            int(run.step[-1]) if len(run.step) else 0,
+            run.steps,
             sum(seconds / (members[key] if shared else 1) for key, seconds, shared in segments),
             _engine(run),
             _device(run),

@@ -106,10 +106,9 @@ def _is_ahead(run: RunFolder, kept: RunFolder) -> bool:
 def _copy(run: RunFolder, kept: RunFolder, spec: RunSpec, with_map: bool) -> None:
     """Everything else first and the record last, since it marks a run as finished."""
     result = run.result()
-    end = int(result.step[-1]) if len(result.step) else 0
-    if run.finished and end != spec.steps:
+    if result.finished and result.steps != spec.steps:
         raise ValueError(
-            f"{run.path} has the record of a finished run, but its curve ends at step {end:,} of "
+            f"{run.path} has the record of a finished run, but its curve ends at step {result.steps:,} of "
             f"{spec.steps:,}: files of two states were mixed; delete it, or copy the run again as a whole"
         )
     kept.create(spec)

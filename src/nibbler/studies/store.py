@@ -99,6 +99,11 @@ class RunResult:
     def finished(self) -> bool:
         return self.record is not None
 
+    @property
+    def steps(self) -> int:
+        """How far the curve goes."""
+        return int(self.step[-1]) if len(self.step) else 0
+
 
 class RunFolder:
     """One run on disk."""
