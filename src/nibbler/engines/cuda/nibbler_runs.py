@@ -62,10 +62,9 @@ class NibblerRuns(PackedRuns[NibblerConfig]):
             config.rows_per_question,
             self.macros["HIDDEN"],
         )
-        padded = -(-m // 4) * 4
         f32, u32, i32, u64, f64 = np.float32, np.uint32, np.int32, np.uint64, np.float64
         linear = config.linear_momentum > 0
-        place_bytes = 0 if self.macros["SUPPORT_SHARED"] else padded * (1 if g < 255 else 2)
+        place_bytes = 0 if self.macros["SUPPORT_SHARED"] else m * (1 if g < 255 else 2)
         return {
             "hidden": ((h, rows, 2, d), f32),
             "hidden_last": ((h, rows), u32),
@@ -82,12 +81,12 @@ class NibblerRuns(PackedRuns[NibblerConfig]):
             "base": ((1 + actions, m), f32),
             "base_momentum": ((1 + actions, m), f32),
             "base_touched": ((1 + actions, m), u32),
-            "support": ((h, padded), f32),
-            "support_momentum": ((h, padded if linear else 0), f32),
-            "discovery": ((padded,), f32),
-            "discovery_momentum": ((padded if linear else 0,), f32),
+            "support": ((h, m), f32),
+            "support_momentum": ((h, m if linear else 0), f32),
+            "discovery": ((m,), f32),
+            "discovery_momentum": ((m if linear else 0,), f32),
             "support_place": ((h, place_bytes), np.uint8),
-            "discovery_place": ((0 if self.macros["DISCOVERY_SHARED"] else padded,), np.uint16),
+            "discovery_place": ((0 if self.macros["DISCOVERY_SHARED"] else m,), np.uint16),
             "states": ((self.problems[0][0].num_components,), i32),
             "action_counts": ((actions,), u64),
             "input_swaps": ((h,), u64),
@@ -112,15 +111,14 @@ class NibblerRuns(PackedRuns[NibblerConfig]):
 
     def to_device(self, index: int, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         units = self.macros["HIDDEN"] - self.config.hidden_units
-        features = -self.num_features % 4
         self._before[index] = (int(state["weights_touched"]), int(state["step"]))
         arrays = {
             "hidden": pad_last(np.stack([state["hidden_weights"], state["hidden_momentum"]], axis=-2), units),
             "hidden_last": (state["hidden_touched"] - 1).astype(np.uint32),
             "inputs": state["inputs"].astype(np.int32),
             "cumulants": state["cumulants"].astype(np.int32),
-            "support": pad_last(state["support"], features),
-            "discovery": pad_last(state["discovery"], features),
+            "support": state["support"].astype(np.float32),
+            "discovery": state["discovery"].astype(np.float32),
             "action_counts": state["action_counts"].astype(np.uint64),
             "input_swaps": state["input_swaps"].astype(np.uint64),
             "answer_error": state["answer_error"].astype(np.float64),
@@ -137,20 +135,20 @@ class NibblerRuns(PackedRuns[NibblerConfig]):
             heads = [state[f"main_v_base{suffix}"][None], state[f"main_q_base{suffix}"]]
             arrays[f"base{suffix}"] = np.concatenate(heads).astype(dtype)
         if self.config.linear_momentum > 0:
-            arrays["support_momentum"] = pad_last(state["support_momentum"], features)
-            arrays["discovery_momentum"] = pad_last(state["discovery_momentum"], features)
+            arrays["support_momentum"] = state["support_momentum"].astype(np.float32)
+            arrays["discovery_momentum"] = state["discovery_momentum"].astype(np.float32)
         return arrays
 
     def from_device(self, index: int, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        d, m = self.config.hidden_units, self.num_features
+        d = self.config.hidden_units
         state = {
             "cumulants": arrays["cumulants"],
             "inputs": arrays["inputs"],
             "hidden_weights": arrays["hidden"][..., 0, :d],
             "hidden_momentum": arrays["hidden"][..., 1, :d],
             "hidden_touched": (arrays["hidden_last"] + np.uint32(1)).astype(np.int64),
-            "support": arrays["support"][:, :m],
-            "discovery": arrays["discovery"][:m],
+            "support": arrays["support"],
+            "discovery": arrays["discovery"],
             "action_counts": arrays["action_counts"].astype(np.int64),
             "input_swaps": arrays["input_swaps"].astype(np.int64),
             "cumulant_swaps": arrays["cumulant_swaps"][0].astype(np.int64),
@@ -165,8 +163,8 @@ class NibblerRuns(PackedRuns[NibblerConfig]):
             heads = arrays[f"base{suffix}"].astype(np.int64 if suffix == "_touched" else np.float32)
             state[f"main_v_base{suffix}"], state[f"main_q_base{suffix}"] = heads[0], heads[1:]
         if self.config.linear_momentum > 0:
-            state["support_momentum"] = arrays["support_momentum"][:, :m]
-            state["discovery_momentum"] = arrays["discovery_momentum"][:m]
+            state["support_momentum"] = arrays["support_momentum"]
+            state["discovery_momentum"] = arrays["discovery_momentum"]
         state["weights_touched"] = np.array(self._weights_touched(index, arrays), dtype=np.int64)
         return {name: np.array(value, order="C") for name, value in state.items()}
 

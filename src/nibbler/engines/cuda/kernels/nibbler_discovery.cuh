@@ -16,21 +16,21 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
   DiscoveryShared& s = shared.discovery;
 #endif
   const int rank = threadIdx.x - 32 * (ALL_QUESTION_WARPS + MAIN_WARPS), lane = rank % 32;
-  float* global_weights = state.discovery + (size_t)run * FEATURES_PADDED;
-  float* global_momentum = LINEAR_MOMENTUM ? state.discovery_momentum + (size_t)run * FEATURES_PADDED : nullptr;
+  float* global_weights = state.discovery + (size_t)run * FEATURES;
+  float* global_momentum = LINEAR_MOMENTUM ? state.discovery_momentum + (size_t)run * FEATURES : nullptr;
 #if DISCOVERY_SHARED
   float* weights = s.weights;
   CumulantPlace* place = s.place;
 #else
   float* weights = global_weights;
-  CumulantPlace* place = state.discovery_place + (size_t)run * FEATURES_PADDED;
+  CumulantPlace* place = state.discovery_place + (size_t)run * FEATURES;
 #endif
 #if LINEAR_MOMENTUM && DISCOVERY_SHARED
   float* momentum = s.momentum;
 #else
   float* momentum = global_momentum;
 #endif
-  for (int f = rank; f < FEATURES_PADDED; f += DISCOVERY_THREADS) {
+  for (int f = rank; f < FEATURES; f += DISCOVERY_THREADS) {
 #if DISCOVERY_SHARED
     weights[f] = global_weights[f];
     if (LINEAR_MOMENTUM) momentum[f] = global_momentum[f];
@@ -90,7 +90,7 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
   }
   group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
 #if DISCOVERY_SHARED
-  for (int f = rank; f < FEATURES_PADDED; f += DISCOVERY_THREADS) {
+  for (int f = rank; f < FEATURES; f += DISCOVERY_THREADS) {
     global_weights[f] = weights[f];
     if (LINEAR_MOMENTUM) global_momentum[f] = momentum[f];
   }

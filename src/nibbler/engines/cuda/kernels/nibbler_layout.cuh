@@ -67,10 +67,10 @@ struct State {  // device arrays with a leading axis over runs; units are padded
   float *main_q, *main_q_momentum;          // [ACTIONS][QUESTIONS][HIDDEN]
   float *base, *base_momentum;              // [HEADS][FEATURES]
   u32* base_touched;                        // [HEADS][FEATURES]
-  float *support, *support_momentum;        // [QUESTIONS][FEATURES_PADDED]
-  float *discovery, *discovery_momentum;    // [FEATURES_PADDED]
-  u8* support_place;                        // [QUESTIONS][FEATURES_PADDED] Place, only if not SUPPORT_SHARED
-  u16* discovery_place;                     // [FEATURES_PADDED], only if not DISCOVERY_SHARED
+  float *support, *support_momentum;        // [QUESTIONS][FEATURES]
+  float *discovery, *discovery_momentum;    // [FEATURES]
+  u8* support_place;                        // [QUESTIONS][FEATURES] Place, only if not SUPPORT_SHARED
+  u16* discovery_place;                     // [FEATURES], only if not DISCOVERY_SHARED
   int* states;                              // [BOARDS]
   u64* action_counts;                       // [ACTIONS]
   u64* input_swaps;                         // [QUESTIONS]
@@ -94,10 +94,10 @@ struct QuestionShared {
   float main_q[ACTIONS][HIDDEN];
   float main_q_momentum[ACTIONS][HIDDEN];
 #if SUPPORT_SHARED
-  alignas(16) float support[FEATURES_PADDED];
-  alignas(16) Place place[FEATURES_PADDED];
+  float support[FEATURES];
+  Place place[FEATURES];
 #if LINEAR_MOMENTUM
-  float support_momentum[FEATURES_PADDED];
+  float support_momentum[FEATURES];
 #endif
 #endif
   RowEntry entries[2][round_up(ROWS + 1, BATCH)];  // active rows of x_t and x_{t+1}, and one that is swapped in
@@ -110,11 +110,11 @@ struct QuestionShared {
 
 struct DiscoveryShared {
 #if DISCOVERY_SHARED
-  alignas(16) float weights[FEATURES_PADDED];
+  float weights[FEATURES];
 #if LINEAR_MOMENTUM
-  float momentum[FEATURES_PADDED];
+  float momentum[FEATURES];
 #endif
-  alignas(16) CumulantPlace place[FEATURES_PADDED];
+  CumulantPlace place[FEATURES];
 #endif
   Selection selection;
   float sums[DISCOVERY_WARPS];

@@ -129,13 +129,13 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
   float* support = s.support;
   Place* place = s.place;
 #else
-  float* support = state.support + index * FEATURES_PADDED;
-  Place* place = reinterpret_cast<Place*>(state.support_place) + index * FEATURES_PADDED;
+  float* support = state.support + index * FEATURES;
+  Place* place = reinterpret_cast<Place*>(state.support_place) + index * FEATURES;
 #endif
 #if LINEAR_MOMENTUM && SUPPORT_SHARED
   float* support_momentum = s.support_momentum;
 #else
-  float* support_momentum = LINEAR_MOMENTUM ? state.support_momentum + index * FEATURES_PADDED : nullptr;
+  float* support_momentum = LINEAR_MOMENTUM ? state.support_momentum + index * FEATURES : nullptr;
 #endif
   const Rows rows = {reinterpret_cast<char*>(state.hidden + index * ROWS * 2 * HIDDEN),
                      slots + local * (pool_rows + 1u) * ROW_BYTES,
@@ -148,11 +148,11 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
   const int warp_in_block = threadIdx.x / 32, first_warp = local * QUESTION_WARPS;
 
   // from global memory
-  for (int f = rank; f < FEATURES_PADDED; f += QUESTION_THREADS) {
+  for (int f = rank; f < FEATURES; f += QUESTION_THREADS) {
     place[f] = nowhere<Place>();
 #if SUPPORT_SHARED
-    support[f] = state.support[index * FEATURES_PADDED + f];
-    if (LINEAR_MOMENTUM) support_momentum[f] = state.support_momentum[index * FEATURES_PADDED + f];
+    support[f] = state.support[index * FEATURES + f];
+    if (LINEAR_MOMENTUM) support_momentum[f] = state.support_momentum[index * FEATURES + f];
 #endif
   }
   question_sync(q);
@@ -318,9 +318,9 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
   question_sync(q);
   write_back(rows, ROWS);
 #if SUPPORT_SHARED
-  for (int f = rank; f < FEATURES_PADDED; f += QUESTION_THREADS) {
-    state.support[index * FEATURES_PADDED + f] = support[f];
-    if (LINEAR_MOMENTUM) state.support_momentum[index * FEATURES_PADDED + f] = support_momentum[f];
+  for (int f = rank; f < FEATURES; f += QUESTION_THREADS) {
+    state.support[index * FEATURES + f] = support[f];
+    if (LINEAR_MOMENTUM) state.support_momentum[index * FEATURES + f] = support_momentum[f];
   }
 #endif
   for (int p = rank; p < ROWS; p += QUESTION_THREADS) {

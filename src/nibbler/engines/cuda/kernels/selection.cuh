@@ -1,13 +1,12 @@
 // Selection by the size of a linear learner's weights (Algorithms 4 to 6), for a group of COUNT threads.
 //
-// weights[FEATURES_PADDED] and position[FEATURES_PADDED] (place in the selected list, NOWHERE if not
+// weights[FEATURES] and position[FEATURES] (place in the selected list, NOWHERE if not
 // selected) lie in shared memory when they fit. Top-k asks for the least useful selected and the most useful other
 // feature. Per block of features there is a lower bound of the former and an upper bound of the latter. A step changes
 // only the weights of active features, which can move the bounds of their blocks outwards. One warp then looks for the
 // widest bounds: while they do not cross there is nothing to swap; else it makes those two tight, and looks again.
 // Decisions are always exact.
 
-constexpr int FEATURES_PADDED = round_up(FEATURES, 4);
 constexpr int FEATURE_BLOCK = FEATURES > 4096 ? power_of_two_from(divide_up(FEATURES, 64)) : 64;  // at most 64 blocks
 constexpr int FEATURE_BLOCKS = divide_up(FEATURES, FEATURE_BLOCK);
 
@@ -98,37 +97,27 @@ __device__ __forceinline__ void bound_blocks(const float* weights, const Positio
   group_sync<COUNT>(barrier);
 }
 
-// The widest bounds, by a warp.
-__device__ __forceinline__ void widest_blocks(const Selection& s, int lane, Bound& low, Bound& high) {
-  low = widest_block<LOW>(s.low, lane), high = widest_block<HIGH>(s.high, lane);
-}
-
-// The extremes when the widest bounds cross, which are made tight until they do not, or are exact. By a warp.
-template <typename Position>
-__device__ __noinline__ Extremes tighten(const float* weights, const Position* position, float threshold, Selection& s,
-                                         Bound low_block, Bound high_block, int lane) {
-  while (true) {
-    const Bound low = scan_block<LOW>(weights, position, low_block.where, lane);
-    const Bound high = scan_block<HIGH>(weights, position, high_block.where, lane);
-    if (low.bits == low_block.bits && high.bits == high_block.bits) return {low.bits, low.where, high.bits, high.where};
-    if (lane == 0) s.low[low_block.where] = low.bits, s.high[high_block.where] = high.bits;
-    __syncwarp();
-    widest_blocks(s, lane, low_block, high_block);
-    const Extremes bounds = {low_block.bits, 0u, high_block.bits, 0u};
-    if (!incremental_top_k(bounds, threshold)) return bounds;
-  }
-}
-
 // By one warp: extremes that cross are exact; others are bounds, which is enough to know that they do not.
 template <typename Position>
 __device__ __forceinline__ void find_extremes(const float* weights, const Position* position, float threshold,
                                               Selection& s, int lane) {
-  Bound low_block, high_block;
-  widest_blocks(s, lane, low_block, high_block);
-  Extremes found = {low_block.bits, 0u, high_block.bits, 0u};
-  if (incremental_top_k(found, threshold))
-    found = tighten(weights, position, threshold, s, low_block, high_block, lane);
-  if (lane == 0) s.extremes = found;
+  while (true) {
+    const Bound low_block = widest_block<LOW>(s.low, lane), high_block = widest_block<HIGH>(s.high, lane);
+    Extremes found = {low_block.bits, 0u, high_block.bits, 0u};
+    bool tight = true;
+    if (incremental_top_k(found, threshold)) {
+      const Bound low = scan_block<LOW>(weights, position, low_block.where, lane);
+      const Bound high = scan_block<HIGH>(weights, position, high_block.where, lane);
+      found.low = low.where, found.high = high.where;
+      tight = low.bits == low_block.bits && high.bits == high_block.bits;
+      if (lane == 0) s.low[low_block.where] = low.bits, s.high[high_block.where] = high.bits;
+      __syncwarp();
+    }
+    if (tight) {
+      if (lane == 0) s.extremes = found;
+      return;
+    }
+  }
 }
 
 // The bounds when the extremes have changed places, by one thread.
