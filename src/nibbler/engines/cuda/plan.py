@@ -104,10 +104,11 @@ def plan_nibbler(config: NibblerConfig, num_boards: int) -> NibblerPlan:
         return NibblerPlan(questions, 2, 1, 1)
     if questions <= 16:
         return NibblerPlan(4, 2, 1, 1)
-    if questions <= 64:
-        return NibblerPlan(2, 4, 4, 1)
+    if questions <= 128:  # more runs side by side, unless questions are large
+        per_block, warps = (4, 2) if config.hidden_units <= 256 else (2, 4)
+        return NibblerPlan(per_block, warps, 4 if questions <= 64 else 7, 1)
     if questions <= 256:
-        return NibblerPlan(2, 4, 7, 1, discovery_apart=int(questions > 128))
+        return NibblerPlan(2, 4, 7, 1, discovery_apart=1)
     # More features than fit on chip beside so many questions: their linear weights stay in global memory.
     per_block = -(-questions // 128)
     return NibblerPlan(per_block, 2, 8, 4, batch=2, support_shared=0, discovery_apart=1)
