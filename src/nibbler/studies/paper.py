@@ -180,10 +180,9 @@ def fixed_nibbler(size: str) -> list[RunSpec]:
     questions = {"smoke": 4, "laptop": 8, "paper": 32}[size]
     boards = {"smoke": (2, 4), "laptop": (2, 4, 8), "paper": (2, 4, 8, 16, 32, 64)}[size]
     seeds = 2 if size == "smoke" else 3
-    steps = {64: 50_000_000}  # far too few questions: nothing to wait for
     specs = planner_runs(size, boards)
     for n in boards:
-        specs += runs(size, n, nibbler_agent(n, num_questions=questions), seeds, steps.get(n))
+        specs += runs(size, n, nibbler_agent(n, num_questions=questions), seeds)
     return specs
 
 
