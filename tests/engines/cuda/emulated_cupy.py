@@ -126,6 +126,7 @@ def module() -> ModuleType:
     fake.cuda = SimpleNamespace(
         Device=Device,
         Stream=lambda non_blocking: nullcontext(),
+        get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None),
         runtime=SimpleNamespace(
             CUDARuntimeError=LaunchError,
             getDeviceCount=lambda: 1,

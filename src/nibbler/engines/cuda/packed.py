@@ -201,6 +201,8 @@ class PackedRuns(Generic[Config]):
                     ),
                     shared_mem=self.kernel.shared_bytes,
                 )
+            # Wait here, not in the copy: one that waits for a kernel holds up those of packs beside this one.
+            cupy.cuda.get_current_stream().synchronize()
             sums: np.ndarray = bins.get()
         except cupy.cuda.runtime.CUDARuntimeError as error:
             names = ", ".join(f"{config.name} seed {seed}" for _, config, seed in self.problems[:8])
