@@ -271,6 +271,16 @@ T atomicSub(T* address, U value) {
   *address -= (T)value;
   return before;
 }
+inline unsigned atomicOr(unsigned* address, unsigned value) {
+  const unsigned before = *address;
+  *address = before | value;
+  return before;
+}
+inline unsigned atomicAnd(unsigned* address, unsigned value) {
+  const unsigned before = *address;
+  *address = before & value;
+  return before;
+}
 inline unsigned atomicMin(unsigned* address, unsigned value) {
   const unsigned before = *address;
   *address = std::min(before, value);

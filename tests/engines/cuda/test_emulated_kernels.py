@@ -45,7 +45,9 @@ PLANS = {  # ways to lay out the same run: questions per block, warps of questio
     "several blocks and warps": NibblerPlan(2, 2, 3, 2),
     "a small pool": NibblerPlan(3, 1, 2, 1, max_pool_rows=2, batch=2),
     "discovery apart": NibblerPlan(2, 1, 1, 2, discovery_apart=1),
-    "support in global memory": NibblerPlan(3, 1, 1, 1, support_shared=0, discovery_shared=0),
+    "support in global memory": NibblerPlan(
+        3, 1, 1, 1, support_shared=0, discovery_shared=0, q_momentum_shared=0
+    ),
 }
 
 
@@ -114,6 +116,8 @@ def test_a_network_over_several_blocks_computes_the_same_run(env):
     [
         ("nibbler", PLANS["several blocks and warps"]),
         ("another reading", PLANS["several blocks and warps"]),
+        ("nibbler", PLANS["support in global memory"]),
+        ("another reading", PLANS["support in global memory"]),
         ("qv", None),
     ],
 )

@@ -21,6 +21,7 @@ SOURCES = {
         "selection.cuh",
         "rows.cuh",
         "nibbler_layout.cuh",
+        "nibbler_support.cuh",
         "nibbler_questions.cuh",
         "nibbler_discovery.cuh",
         "nibbler_main.cuh",

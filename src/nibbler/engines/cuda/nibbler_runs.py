@@ -64,7 +64,7 @@ class NibblerRuns(PackedRuns[NibblerConfig]):
         )
         f32, u32, i32, u64, f64 = np.float32, np.uint32, np.int32, np.uint64, np.float64
         linear = config.linear_momentum > 0
-        place_bytes = 0 if self.macros["SUPPORT_SHARED"] else m * (1 if g < 255 else 2)
+        support = (h, m) if self.macros["SUPPORT_SHARED"] else (self._parts, m, self._side_by_side)
         return {
             "hidden": ((h, rows, 2, d), f32),
             "hidden_last": ((h, rows), u32),
@@ -81,12 +81,10 @@ class NibblerRuns(PackedRuns[NibblerConfig]):
             "base": ((1 + actions, m), f32),
             "base_momentum": ((1 + actions, m), f32),
             "base_touched": ((1 + actions, m), u32),
-            "support": ((h, m), f32),
-            "support_momentum": ((h, m if linear else 0), f32),
+            "support": (support, f32),
+            "support_momentum": (support if linear else (0,), f32),
             "discovery": ((m,), f32),
             "discovery_momentum": ((m if linear else 0,), f32),
-            "support_place": ((h, place_bytes), np.uint8),
-            "discovery_place": ((0 if self.macros["DISCOVERY_SHARED"] else m,), np.uint16),
             "states": ((self.problems[0][0].num_components,), i32),
             "action_counts": ((actions,), u64),
             "input_swaps": ((h,), u64),
@@ -117,7 +115,7 @@ class NibblerRuns(PackedRuns[NibblerConfig]):
             "hidden_last": (state["hidden_touched"] - 1).astype(np.uint32),
             "inputs": state["inputs"].astype(np.int32),
             "cumulants": state["cumulants"].astype(np.int32),
-            "support": state["support"].astype(np.float32),
+            "support": self._support_to_device(state["support"]),
             "discovery": state["discovery"].astype(np.float32),
             "action_counts": state["action_counts"].astype(np.uint64),
             "input_swaps": state["input_swaps"].astype(np.uint64),
@@ -135,7 +133,7 @@ class NibblerRuns(PackedRuns[NibblerConfig]):
             heads = [state[f"main_v_base{suffix}"][None], state[f"main_q_base{suffix}"]]
             arrays[f"base{suffix}"] = np.concatenate(heads).astype(dtype)
         if self.config.linear_momentum > 0:
-            arrays["support_momentum"] = state["support_momentum"].astype(np.float32)
+            arrays["support_momentum"] = self._support_to_device(state["support_momentum"])
             arrays["discovery_momentum"] = state["discovery_momentum"].astype(np.float32)
         return arrays
 
@@ -147,7 +145,7 @@ class NibblerRuns(PackedRuns[NibblerConfig]):
             "hidden_weights": arrays["hidden"][..., 0, :d],
             "hidden_momentum": arrays["hidden"][..., 1, :d],
             "hidden_touched": (arrays["hidden_last"] + np.uint32(1)).astype(np.int64),
-            "support": arrays["support"],
+            "support": self._support_from_device(arrays["support"]),
             "discovery": arrays["discovery"],
             "action_counts": arrays["action_counts"].astype(np.int64),
             "input_swaps": arrays["input_swaps"].astype(np.int64),
@@ -163,10 +161,38 @@ class NibblerRuns(PackedRuns[NibblerConfig]):
             heads = arrays[f"base{suffix}"].astype(np.int64 if suffix == "_touched" else np.float32)
             state[f"main_v_base{suffix}"], state[f"main_q_base{suffix}"] = heads[0], heads[1:]
         if self.config.linear_momentum > 0:
-            state["support_momentum"] = arrays["support_momentum"]
+            state["support_momentum"] = self._support_from_device(arrays["support_momentum"])
             state["discovery_momentum"] = arrays["discovery_momentum"]
         state["weights_touched"] = np.array(self._weights_touched(index, arrays), dtype=np.int64)
         return {name: np.array(value, order="C") for name, value in state.items()}
+
+    @property
+    def _parts(self) -> int:
+        """Blocks that have questions."""
+        return self.macros["BLOCKS"] - self.macros["DISCOVERY_APART"]
+
+    @property
+    def _side_by_side(self) -> int:
+        """Room for the questions of a block; as in nibbler_layout.cuh."""
+        return 1 << (self.macros["QUESTIONS_PER_BLOCK"] - 1).bit_length()
+
+    def _support_to_device(self, support: np.ndarray) -> np.ndarray:
+        """Weights by question and feature as they lie on the device; see nibbler_support.cuh."""
+        if self.macros["SUPPORT_SHARED"]:
+            return support.astype(np.float32)
+        per_block = self.macros["QUESTIONS_PER_BLOCK"]
+        questions, features = support.shape
+        whole = np.zeros((self._parts * per_block, features), dtype=np.float32)
+        whole[:questions] = support
+        laid = np.zeros((self._parts, features, self._side_by_side), dtype=np.float32)
+        laid[..., :per_block] = whole.reshape(self._parts, per_block, features).transpose(0, 2, 1)
+        return laid
+
+    def _support_from_device(self, laid: np.ndarray) -> np.ndarray:
+        if self.macros["SUPPORT_SHARED"]:
+            return laid
+        by_question = laid[..., : self.macros["QUESTIONS_PER_BLOCK"]].transpose(0, 2, 1)
+        return by_question.reshape(-1, self.num_features)[: self.config.num_questions]
 
     def _weights_touched(self, index: int, arrays: Mapping[str, np.ndarray]) -> int:
         """As the reference counts them: see nibbler.agents.nibbler."""

@@ -22,6 +22,7 @@ class NibblerPlan:
     blocks_per_sm: int = 1  # what the compiler must leave registers for
     support_shared: int = 1  # support weights on chip
     discovery_shared: int = 1  # discovery weights on chip
+    q_momentum_shared: int = 1  # momentum of the questions' q heads on chip
     discovery_apart: int = 0  # in a block of their own
 
     def macros(
@@ -111,7 +112,10 @@ def plan_nibbler(config: NibblerConfig, num_boards: int) -> NibblerPlan:
         return NibblerPlan(2, 4, 7, 1, discovery_apart=1)
     # More features than fit on chip beside so many questions: their linear weights stay in global memory.
     per_block = -(-questions // 128)
-    return NibblerPlan(per_block, 2, 8, 4, batch=2, support_shared=0, discovery_apart=1)
+    room = int(per_block <= 4)  # for the momentum of their heads
+    return NibblerPlan(
+        per_block, 2, 8, 4, batch=2, support_shared=0, q_momentum_shared=room, discovery_apart=1
+    )
 
 
 def plan_network(config: ValueNetworkConfig, num_boards: int) -> NetworkPlan:

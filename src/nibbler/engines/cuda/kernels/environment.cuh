@@ -29,6 +29,12 @@ typedef short Slot;  // an active feature, or -1; there is little room on chip b
 typedef int Slot;
 #endif
 
+#if FEATURES <= 65536
+typedef u16 Feature;
+#else
+typedef u32 Feature;
+#endif
+
 // The list of active features in chunks of COUNT slots, one for each thread of a group: thread `rank`'s of chunk `chunk`.
 template <int COUNT>
 __device__ constexpr int chunks() {
@@ -39,6 +45,18 @@ __device__ __forceinline__ int feature_at(const Slot* active, int chunk, int ran
   const int slot = chunk * COUNT + rank;
   return slot < SLOTS ? (int)active[slot] : -1;
 }
+
+// A set of features, in shared memory: a bit for each.
+struct FeatureSet {
+  u32 words[divide_up(FEATURES, 32)];
+
+  __device__ __forceinline__ bool has(int feature) const { return words[feature / 32] >> (feature % 32) & 1u; }
+  __device__ __forceinline__ void add(int feature) { atomicOr(&words[feature / 32], 1u << (feature % 32)); }
+  __device__ __forceinline__ void remove(int feature) { atomicAnd(&words[feature / 32], ~(1u << (feature % 32))); }
+  __device__ __forceinline__ void clear(int rank, int count) {
+    for (int k = rank; k < divide_up(FEATURES, 32); k += count) words[k] = 0u;
+  }
+};
 
 // `observed_base` and `row_base` are the board's own.
 __device__ __forceinline__ void observe_board(const Environment& env, int board, int observed_base, int state,

@@ -20,38 +20,45 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
   float* global_momentum = LINEAR_MOMENTUM ? state.discovery_momentum + (size_t)run * FEATURES : nullptr;
 #if DISCOVERY_SHARED
   float* weights = s.weights;
-  CumulantPlace* place = s.place;
 #else
   float* weights = global_weights;
-  CumulantPlace* place = state.discovery_place + (size_t)run * FEATURES;
 #endif
 #if LINEAR_MOMENTUM && DISCOVERY_SHARED
   float* momentum = s.momentum;
 #else
   float* momentum = global_momentum;
 #endif
-  for (int f = rank; f < FEATURES; f += DISCOVERY_THREADS) {
 #if DISCOVERY_SHARED
+  for (int f = rank; f < FEATURES; f += DISCOVERY_THREADS) {
     weights[f] = global_weights[f];
     if (LINEAR_MOMENTUM) momentum[f] = global_momentum[f];
+  }
 #endif
-    place[f] = nowhere<CumulantPlace>();
+  const Column<1> column = {weights};
+  Selection& selection = s.selection;
+  selection.selected.clear(rank, DISCOVERY_THREADS);
+  group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
+  for (int question = rank; question < QUESTIONS; question += DISCOVERY_THREADS) {
+    const int cumulant = state.cumulants[(size_t)run * QUESTIONS + question];
+    s.cumulants[question] = (Feature)cumulant;
+    selection.selected.add(cumulant);
   }
   group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
-  for (int question = rank; question < QUESTIONS; question += DISCOVERY_THREADS)
-    place[state.cumulants[(size_t)run * QUESTIONS + question]] = (CumulantPlace)question;
-  group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
-  bound_blocks<DISCOVERY_THREADS>(weights, place, s.selection, rank, DISCOVERY_BARRIER);
-  if (rank < 32) find_extremes(weights, place, scalars.cumulant_threshold, s.selection, lane);
+  bound_blocks<DISCOVERY_THREADS>(column, selection, rank, DISCOVERY_BARRIER);
+  if (rank < 32) find_extremes(column, scalars.cumulant_threshold, selection, lane);
 
   u64 swaps = 0;
-  // The choice of step t depends on the weights after step t - 1: it is made then, and posted with step t.
+  // The choice of step t depends on the weights after step t - 1: it is made then, by the first warp, and posted with
+  // step t.
   auto decide = [&](u32 parity) {
-    if (rank == 0) {
-      const Extremes e = s.selection.extremes;
-      shared.cumulant_change[parity] =
-          incremental_top_k(e, scalars.cumulant_threshold) ? encode_change(place[e.low], e.high) : 0u;
+    if (rank >= 32) return;
+    const Extremes e = selection.extremes;
+    if (!incremental_top_k(e, scalars.cumulant_threshold)) {
+      if (lane == 0) shared.cumulant_change[parity] = 0u;
+      return;
     }
+    for (int question = lane; question < QUESTIONS; question += 32)
+      if (s.cumulants[question] == e.low) shared.cumulant_change[parity] = encode_change(question, e.high);
   };
   decide(0);
   group_sync<THREADS>(0);
@@ -66,14 +73,12 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
     }
     warp_sums(sum, lane);
     const u32 change = shared.cumulant_change[i & 1];
-    const Extremes e = s.selection.extremes;
     if (lane == 0) s.sums[rank / 32] = sum[0];
     group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
     if (change != 0u) {
       if (rank == 0) {
-        place[e.low] = nowhere<CumulantPlace>();
-        place[e.high] = (CumulantPlace)changed_question(change);
-        follow_swap(s.selection);
+        s.cumulants[changed_question(change)] = (Feature)changed_feature(change);
+        follow_swap(selection);
       }
       ++swaps;
       group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
@@ -82,9 +87,11 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
     float prediction = 0.0f;
 #pragma unroll
     for (int w = 0; w < DISCOVERY_WARPS; ++w) prediction += s.sums[w];
-    update_linear<DISCOVERY_THREADS>(weights, momentum, place, active, reward - prediction, scalars.alpha_linear,
-                                     scalars.linear_nu, scalars.cumulant_threshold, s.selection, rank,
-                                     DISCOVERY_BARRIER);
+    update_linear<DISCOVERY_THREADS, 1>(weights, momentum, active, shared.present[i % 3], {{reward - prediction}}, 1,
+                                        scalars.alpha_linear, scalars.linear_nu, rank,
+                                        [&](int) -> Selection& { return selection; });
+    group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
+    renew_extremes<DISCOVERY_THREADS>(column, scalars.cumulant_threshold, selection, rank, DISCOVERY_BARRIER);
     decide((i + 1) & 1);
     barrier_2();
   }

@@ -18,8 +18,8 @@
 // The way from one action to the next is: forward, barrier 1, meeting, barrier 2. What is in `learn` hides behind
 // the meeting.
 //
-// MEMORY. Per question in shared memory: support weights and positions over all features (in global memory if
-// SUPPORT_SHARED is 0), q heads, the lists of active rows, and, behind the struct `Shared`, the rows of w_u that are
+// MEMORY. Per question in shared memory: support weights over all features (in global memory if SUPPORT_SHARED is 0, see
+// nibbler_support.cuh), q heads (but for their momentum if Q_MOMENTUM_SHARED is 0), the lists of active rows, and, behind the struct `Shared`, the rows of w_u that are
 // active (5 to 20 of 82, 2 KB each with their momentum) as far as they fit; the others are in global memory. See rows.cuh.
 
 constexpr int QUESTION_THREADS = 32 * QUESTION_WARPS;
@@ -27,13 +27,13 @@ constexpr int MAIN_THREADS = 32 * MAIN_WARPS;
 constexpr int DISCOVERY_THREADS = 32 * DISCOVERY_WARPS;
 constexpr int BOARD_THREADS = MAIN_WARPS > 1 ? MAIN_THREADS - 32 : 32;  // of the main warps, those with the environment
 constexpr int ALL_QUESTION_WARPS = QUESTIONS_PER_BLOCK * QUESTION_WARPS;
+constexpr int ALL_QUESTION_THREADS = 32 * ALL_QUESTION_WARPS;
 constexpr int THREADS = 32 * (ALL_QUESTION_WARPS + MAIN_WARPS + DISCOVERY_WARPS);
 // named barriers, beside 0 for the whole block
 constexpr int MAIN_BARRIER = 1, DISCOVERY_BARRIER = 2, QUESTION_BARRIER = 3 /* + question */, ALL_QUESTIONS_BARRIER = 15;
 static_assert(QUESTION_BARRIER + QUESTIONS_PER_BLOCK <= ALL_QUESTIONS_BARRIER, "a block has 16 barriers");
 
 constexpr int ROWS = INPUTS + HIDDEN_BIAS;
-constexpr int CHUNKS = chunks<QUESTION_THREADS>();  // slots per thread of a question
 constexpr int DISCOVERY_PART = DISCOVERY_APART ? BLOCKS - 1 : 0;
 constexpr int DRAWS_PER_ROW = divide_up(HIDDEN_USED, 4);
 constexpr int OWN_FEATURES = divide_up(FEATURES, BLOCKS);  // base features per block
@@ -49,12 +49,8 @@ constexpr int NUM_SUMS = power_of_two_from(MAIN_SUMS + NUM_MAIN);
 constexpr int LANES_PER_LETTER = 32 / power_of_two_from(NUM_MAIN);
 constexpr int LETTERS = NUM_MAIN + 1;  // what a block posts: its main sums, and DISCOVERY_PART the change of a cumulant
 
-#if INPUTS < 255
-typedef u8 Place;  // of a feature among a question's inputs
-#else
-typedef u16 Place;
-#endif
-typedef u16 CumulantPlace;
+// questions of a block whose support weights lie side by side
+constexpr int SIDE_BY_SIDE = SUPPORT_SHARED ? 1 : power_of_two_from(QUESTIONS_PER_BLOCK);
 
 struct State {  // device arrays with a leading axis over runs; units are padded to HIDDEN
   float* hidden;                            // [QUESTIONS][ROWS][2][HIDDEN] weights, momentum
@@ -67,10 +63,8 @@ struct State {  // device arrays with a leading axis over runs; units are padded
   float *main_q, *main_q_momentum;          // [ACTIONS][QUESTIONS][HIDDEN]
   float *base, *base_momentum;              // [HEADS][FEATURES]
   u32* base_touched;                        // [HEADS][FEATURES]
-  float *support, *support_momentum;        // [QUESTIONS][FEATURES]
+  float *support, *support_momentum;        // [QUESTIONS / SIDE_BY_SIDE][FEATURES][SIDE_BY_SIDE], by blocks
   float *discovery, *discovery_momentum;    // [FEATURES]
-  u8* support_place;                        // [QUESTIONS][FEATURES] Place, only if not SUPPORT_SHARED
-  u16* discovery_place;                     // [FEATURES], only if not DISCOVERY_SHARED
   int* states;                              // [BOARDS]
   u64* action_counts;                       // [ACTIONS]
   u64* input_swaps;                         // [QUESTIONS]
@@ -89,22 +83,17 @@ struct Control {  // of one step; two alternate
 };
 
 struct QuestionShared {
-  alignas(16) float answer_q[ACTIONS][HIDDEN];
-  float answer_q_momentum[ACTIONS][HIDDEN];
-  float main_q[ACTIONS][HIDDEN];
-  float main_q_momentum[ACTIONS][HIDDEN];
-#if SUPPORT_SHARED
-  float support[FEATURES];
-  Place place[FEATURES];
-#if LINEAR_MOMENTUM
-  float support_momentum[FEATURES];
-#endif
-#endif
+  alignas(16) float answer_q[ACTIONS][HIDDEN], main_q[ACTIONS][HIDDEN];
+  float answer_q_momentum[Q_MOMENTUM_SHARED ? ACTIONS : 1][Q_MOMENTUM_SHARED ? HIDDEN : 4];
+  float main_q_momentum[Q_MOMENTUM_SHARED ? ACTIONS : 1][Q_MOMENTUM_SHARED ? HIDDEN : 4];
+  float support[SUPPORT_SHARED ? FEATURES : 1], support_momentum[SUPPORT_SHARED && LINEAR_MOMENTUM ? FEATURES : 1];
   RowEntry entries[2][round_up(ROWS + 1, BATCH)];  // active rows of x_t and x_{t+1}, and one that is swapped in
   u32 last[ROWS];
   u16 slot[ROWS];
   RowPool pool;
+  Feature inputs[INPUTS];
   int counts[QUESTION_WARPS];
+  int swapped;  // the input that is swapped in this step, if any
   Selection selection;
 };
 
@@ -114,8 +103,8 @@ struct DiscoveryShared {
 #if LINEAR_MOMENTUM
   float momentum[FEATURES];
 #endif
-  CumulantPlace place[FEATURES];
 #endif
+  Feature cumulants[QUESTIONS];
   Selection selection;
   float sums[DISCOVERY_WARPS];
 };
@@ -126,12 +115,15 @@ struct Shared {
   DiscoveryShared discovery;
 #endif
   alignas(16) float sums[2][ALL_QUESTION_WARPS][NUM_SUMS];  // of even and odd steps
+  float support_sums[ALL_QUESTION_WARPS][2 * SIDE_BY_SIDE];  // of x_t, then of x_{t+1}, if not SUPPORT_SHARED
+  Weights<SIDE_BY_SIDE> support_errors;
   float base_sums[NUM_MAIN];
   double rewards[MAIN_WARPS];  // parts of R_{t+1}
   u32 letters[LETTERS * BLOCKS];
   u32 cumulant_change[2];  // decided by discovery for the step of that parity
   Control control[2];
   Slot active[3][SLOTS];  // x_t, x_{t+1}, x_{t+2} in turn
+  FeatureSet present[3];  // the same as sets
   int states[BOARDS];
   Slot possible_active[ACTIONS][SLOTS];  // x_{t+2} and its states for every A_{t+1}
   int possible_states[ACTIONS][BOARDS];

@@ -100,7 +100,13 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
   draw_ahead(scalars.step + 1);
 
   // x_t, and the transition to x_{t+1} under a_t
+  auto list_present = [&](int turn) {
+    for (int slot = rank; slot < SLOTS; slot += MAIN_THREADS)
+      if (shared.active[turn][slot] >= 0) shared.present[turn].add(shared.active[turn][slot]);
+  };
   double my_reward = 0.0;
+  shared.present[0].clear(rank, MAIN_THREADS);
+  shared.present[1].clear(rank, MAIN_THREADS);
   for (int board = rank; board < BOARDS; board += MAIN_THREADS) {
     const int row_base = env.row_base[board], observed_base = env.observed_base[board];
     int s = state.states[(size_t)run * BOARDS + board];
@@ -114,6 +120,8 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
   }
   if (rank == 0) shared.control[0].action = action;
   sync();
+  list_present(0);
+  list_present(1);
   if (has_base) {
     count_t = base.list_own(shared.active[0], shared.own_active[0], lane, seen_t);
   }
@@ -197,6 +205,7 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
     }
     const int explored = exploring;
     draw_ahead((u64)step + 2);
+    shared.present[(i + 2) % 3].clear(rank, MAIN_THREADS);
     if (BLOCKS == 1) {
       sync();
     } else {
@@ -225,8 +234,11 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
         my_reward += shared.possible_rewards[next_action][board];
         shared.states[board] = shared.possible_states[next_action][board];
       }
-      for (int slot = rank; slot < SLOTS; slot += MAIN_THREADS)
-        shared.active[(i + 2) % 3][slot] = shared.possible_active[next_action][slot];
+      for (int slot = rank; slot < SLOTS; slot += MAIN_THREADS) {
+        const Slot feature = shared.possible_active[next_action][slot];
+        shared.active[(i + 2) % 3][slot] = feature;
+        if (feature >= 0) shared.present[(i + 2) % 3].add(feature);
+      }
     }
     if (rank == 0) {
       control.error_v = error_v;

@@ -3,26 +3,23 @@
 struct Question {  // what a thread of a question's group knows
   QuestionShared& shared;
   const Rows& rows;
-  const Place* place;
   int rank, lane, warp, barrier;
 };
 
 __device__ __forceinline__ void question_sync(const Question& q) { group_sync<QUESTION_THREADS>(q.barrier); }
 
-// List the question's rows that are active, in the order of threads.
+// List the question's rows whose inputs are active, in the order of threads.
 template <bool FIRST>
-__device__ __forceinline__ int list_active_rows(const Question& q, const RowClock& clock, const Slot* active,
+__device__ __forceinline__ int list_active_rows(const Question& q, const RowClock& clock, const FeatureSet& present,
                                                 RowEntry* entries) {
+  constexpr int PARTS = divide_up(INPUTS, QUESTION_THREADS);
   QuestionShared& s = q.shared;
-  u32 mask[CHUNKS];
-  int row[CHUNKS], before[CHUNKS], count = 0;
+  u32 mask[PARTS];
+  int before[PARTS], count = 0;
 #pragma unroll
-  for (int c = 0; c < CHUNKS; ++c) {
-    const int feature = feature_at<QUESTION_THREADS>(active, c, q.rank);
-    const Place place = feature < 0 ? nowhere<Place>() : q.place[feature];
-    const bool here = place != nowhere<Place>();
-    mask[c] = __ballot_sync(EVERY_LANE, here);
-    row[c] = here ? (int)place : -1;
+  for (int c = 0; c < PARTS; ++c) {
+    const int row = c * QUESTION_THREADS + q.rank;
+    mask[c] = __ballot_sync(EVERY_LANE, row < INPUTS && present.has(s.inputs[row]));
     before[c] = count + __popc(mask[c] & ((1u << q.lane) - 1u));
     count += __popc(mask[c]);
   }
@@ -38,10 +35,11 @@ __device__ __forceinline__ int list_active_rows(const Question& q, const RowCloc
     }
   }
 #pragma unroll
-  for (int c = 0; c < CHUNKS; ++c) {
+  for (int c = 0; c < PARTS; ++c) {
     if (mask[c] != 0u) {
-      const RowEntry entry = enter_row<FIRST>(q.rows, clock, row[c] >= 0, (u32)row[c], q.lane);
-      if (row[c] >= 0) entries[start + before[c]] = entry;
+      const bool here = mask[c] >> q.lane & 1u;
+      const RowEntry entry = enter_row<FIRST>(q.rows, clock, here, (u32)(c * QUESTION_THREADS + q.rank), q.lane);
+      if (here) entries[start + before[c]] = entry;
     }
   }
   if (HIDDEN_BIAS) {
@@ -81,21 +79,19 @@ __device__ __noinline__ void draw_rows(char* address, u64 seed, u64 step, int qu
   }
 }
 
-// Algorithm 4: input `low` of the question gives its row to feature `high`; its new weights are the caller's to write.
+// Algorithm 4: input `p` of the question gives its row to feature `high`; its new weights are the caller's to write.
 // Called before the rows learn, which this one need not do any more. Lists stay in order: the row is taken out of both
 // and, if `high` is active in x_{t+1}, put at the end of the second.
-__device__ __forceinline__ void swap_input(const Question& q, int p, const Extremes& extremes, Place* place, int* inputs,
-                                           RowEntry* entries_t, int count_t, RowEntry* entries_next, int count_next,
-                                           bool active, u32 step) {
+__device__ __forceinline__ void swap_input(const Question& q, int p, u32 high, int* inputs, RowEntry* entries_t,
+                                           int count_t, RowEntry* entries_next, int count_next, bool active, u32 step) {
   const Rows& rows = q.rows;
   for (int k = q.rank; k < max(count_t, count_next); k += QUESTION_THREADS) {
     if (k < count_t && (entries_t[k].row & ~FRESH) == (u32)p) entries_t[k] = empty_entry(rows);
     if (k < count_next && (entries_next[k].row & ~FRESH) == (u32)p) entries_next[k] = empty_entry(rows);
   }
   if (q.rank == 0) {
-    place[extremes.low] = nowhere<Place>();
-    place[extremes.high] = (Place)p;
-    inputs[p] = (int)extremes.high;
+    q.shared.inputs[p] = (Feature)high;
+    inputs[p] = (int)high;
     follow_swap(q.shared.selection);
     rows.last[p] = active ? step + 1u : step;
     if (active) {
@@ -112,31 +108,18 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
                                int run, int part, u32 num_steps) {
   const int local = threadIdx.x / QUESTION_THREADS;
   const int question = part * QUESTIONS_PER_BLOCK + local;
+  const Support support = {shared, state, run, part, local};
   if (question >= QUESTIONS) {  // the last block may have room for more questions than are left
     const int lane = threadIdx.x % 32;
     if (lane < NUM_SUMS) shared.sums[0][threadIdx.x / 32][lane] = shared.sums[1][threadIdx.x / 32][lane] = 0.0f;
+    if (threadIdx.x % QUESTION_THREADS == 0) shared.support_errors.x[SUPPORT_SHARED ? 0 : local] = 0.0f;
     group_sync<THREADS>(0);
-    for (u32 i = 0; i < num_steps; ++i) {
-      barrier_1();
-      barrier_2();
-    }
+    for (u32 i = 0; i < num_steps; ++i) support.step_without_question(i, scalars);
     return;
   }
   QuestionShared& s = shared.questions[local];
   const size_t index = (size_t)run * QUESTIONS + question;
   const int rank = threadIdx.x % QUESTION_THREADS, lane = rank % 32, first_unit = rank * UNITS;
-#if SUPPORT_SHARED
-  float* support = s.support;
-  Place* place = s.place;
-#else
-  float* support = state.support + index * FEATURES;
-  Place* place = reinterpret_cast<Place*>(state.support_place) + index * FEATURES;
-#endif
-#if LINEAR_MOMENTUM && SUPPORT_SHARED
-  float* support_momentum = s.support_momentum;
-#else
-  float* support_momentum = LINEAR_MOMENTUM ? state.support_momentum + index * FEATURES : nullptr;
-#endif
   const Rows rows = {reinterpret_cast<char*>(state.hidden + index * ROWS * 2 * HIDDEN),
                      slots + local * (pool_rows + 1u) * ROW_BYTES,
                      pool_rows,
@@ -144,41 +127,45 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
                      s.slot,
                      s.last,
                      s.pool};
-  const Question q = {s, rows, place, rank, lane, rank / 32, QUESTION_BARRIER + local};
+  const Question q = {s, rows, rank, lane, rank / 32, QUESTION_BARRIER + local};
   const int warp_in_block = threadIdx.x / 32, first_warp = local * QUESTION_WARPS;
 
   // from global memory
-  for (int f = rank; f < FEATURES; f += QUESTION_THREADS) {
-    place[f] = nowhere<Place>();
-#if SUPPORT_SHARED
-    support[f] = state.support[index * FEATURES + f];
-    if (LINEAR_MOMENTUM) support_momentum[f] = state.support_momentum[index * FEATURES + f];
-#endif
-  }
+  support.load(rank);
+  s.selection.selected.clear(rank, QUESTION_THREADS);
   question_sync(q);
   empty_pool<QUESTION_THREADS>(rows, ROWS, rank);
   Row{zero_units(), zero_units()}.store(rows.in_slot(pool_rows) + rows.offset);
   int* inputs = state.inputs + index * INPUTS;
-  for (int p = rank; p < INPUTS; p += QUESTION_THREADS) place[inputs[p]] = (Place)p;
+  for (int p = rank; p < INPUTS; p += QUESTION_THREADS) {
+    s.inputs[p] = (Feature)inputs[p];
+    s.selection.selected.add(inputs[p]);
+  }
   for (int p = rank; p < ROWS; p += QUESTION_THREADS) s.last[p] = state.hidden_last[index * ROWS + p];
   Units answer_v = load_units(state.answer_v + index * HIDDEN + first_unit);
   Units answer_v_momentum = load_units(state.answer_v_momentum + index * HIDDEN + first_unit);
   Units main_v = load_units(state.main_v + index * HIDDEN + first_unit);
   Units main_v_momentum = load_units(state.main_v_momentum + index * HIDDEN + first_unit);
+  const auto answer_at = [&](int a) { return (index * ACTIONS + a) * HIDDEN + first_unit; };
+  const auto main_at = [&](int a) { return (((size_t)run * ACTIONS + a) * QUESTIONS + question) * HIDDEN + first_unit; };
+  const auto answer_q_momentum = [&](int a) {
+    return Q_MOMENTUM_SHARED ? &s.answer_q_momentum[a][first_unit] : state.answer_q_momentum + answer_at(a);
+  };
+  const auto main_q_momentum = [&](int a) {
+    return Q_MOMENTUM_SHARED ? &s.main_q_momentum[a][first_unit] : state.main_q_momentum + main_at(a);
+  };
   for (int a = 0; a < ACTIONS; ++a) {
-    const size_t answer_at = (index * ACTIONS + a) * HIDDEN + first_unit;
-    const size_t main_at = (((size_t)run * ACTIONS + a) * QUESTIONS + question) * HIDDEN + first_unit;
-    store_units(&s.answer_q[a][first_unit], load_units(state.answer_q + answer_at));
-    store_units(&s.answer_q_momentum[a][first_unit], load_units(state.answer_q_momentum + answer_at));
-    store_units(&s.main_q[a][first_unit], load_units(state.main_q + main_at));
-    store_units(&s.main_q_momentum[a][first_unit], load_units(state.main_q_momentum + main_at));
+    store_units(&s.answer_q[a][first_unit], load_units(state.answer_q + answer_at(a)));
+    store_units(answer_q_momentum(a), load_units(state.answer_q_momentum + answer_at(a)));
+    store_units(&s.main_q[a][first_unit], load_units(state.main_q + main_at(a)));
+    store_units(main_q_momentum(a), load_units(state.main_q_momentum + main_at(a)));
   }
   int cumulant = state.cumulants[index];
   u64 swaps = 0, active_rows = 0;
   double error_sum = state.answer_error[index];  // not 0: how steps are cut into launches must not show
   question_sync(q);
-  bound_blocks<QUESTION_THREADS>(support, place, s.selection, rank, q.barrier);
-  if (q.warp == 0) find_extremes(support, place, scalars.input_threshold, s.selection, lane);
+  bound_blocks<QUESTION_THREADS>(support.column(), s.selection, rank, q.barrier);
+  if (q.warp == 0) find_extremes(support.column(), scalars.input_threshold, s.selection, lane);
 
   Units z_t = zero_units();
   int count_t = 0, rows_t = 0;  // length of the list of x_t, and how many of its entries are rows
@@ -190,15 +177,15 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
     const int action = control.action;
     RowEntry *entries_t = s.entries[i & 1], *entries_next = s.entries[(i + 1) & 1];
     const RowClock clock = {shared.decay, scalars.alpha_answer, scalars.nu, step};
-    const Slot *active_t = shared.active[i % 3], *active_next = shared.active[(i + 1) % 3];
+    const FeatureSet& present_next = shared.present[(i + 1) % 3];
 
     // forward
     if (stale) {
-      count_t = rows_t = list_active_rows<true>(q, clock, active_t, entries_t);
+      count_t = rows_t = list_active_rows<true>(q, clock, shared.present[i % 3], entries_t);
       z_t = settle_rows(rows, entries_t, count_t, lane);
       stale = false;
     }
-    const int count_next = list_active_rows<false>(q, clock, active_next, entries_next);
+    const int count_next = list_active_rows<false>(q, clock, present_next, entries_next);
     fetch_rows(rows, entries_next, count_next, lane);  // while they come: what does not need them
     Units phi_t, phi_next;
 #pragma unroll
@@ -206,14 +193,8 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
     float sums[NUM_SUMS];
 #pragma unroll
     for (int k = 0; k < NUM_SUMS; ++k) sums[k] = 0.0f;
-#pragma unroll
-    for (int c = 0; c < CHUNKS; ++c) {
-      const int feature_t = feature_at<QUESTION_THREADS>(active_t, c, rank);
-      const int feature_next = feature_at<QUESTION_THREADS>(active_next, c, rank);
-      if (feature_t >= 0) sums[SUPPORT_T] += support[feature_t];
-      if (feature_next >= 0) sums[SUPPORT_NEXT] += support[feature_next];
-      if (feature_next == cumulant) sums[CUMULANT_NEXT] = 1.0f;
-    }
+    support.sum(i, sums, rank);
+    if (rank == 0 && present_next.has(cumulant)) sums[CUMULANT_NEXT] = 1.0f;
     const Units answer_q = load_units(&s.answer_q[action][first_unit]);
     sums[ANSWER_V_T] = dot_units(answer_v, phi_t);
     sums[ANSWER_Q_T] = dot_units(answer_q, phi_t);
@@ -248,14 +229,13 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
     const bool swap = incremental_top_k(extremes, scalars.input_threshold);
     int swapped_in = 0;
     if (swap) {
-      const int p = place[extremes.low];
+      for (int k = rank; k < INPUTS; k += QUESTION_THREADS)
+        if (s.inputs[k] == extremes.low) s.swapped = k;
+      question_sync(q);
+      const int p = s.swapped;
       const bool was_active = s.last[p] == step + 1u;
-      bool mine = false;
-#pragma unroll
-      for (int c = 0; c < CHUNKS; ++c)
-        mine |= feature_at<QUESTION_THREADS>(active_next, c, rank) == (int)extremes.high;
-      swapped_in = group_any<QUESTION_THREADS>(mine, q.barrier);
-      swap_input(q, p, extremes, place, inputs, entries_t, count_t, entries_next, count_next, swapped_in, step);
+      swapped_in = present_next.has((int)extremes.high);
+      swap_input(q, p, extremes.high, inputs, entries_t, count_t, entries_next, count_next, swapped_in, step);
       char* const row = rows.address((u32)p);
       if (SWAPPED_RANDOM) {
         draw_rows(row, scalars.seed, (u64)step + 1, question, p, 1, rank, QUESTION_THREADS);
@@ -267,34 +247,36 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
       rows_t += swapped_in - was_active;
       ++swaps;
     }
+    support.learn(i, total, scalars, rank);
     Units gradient;
 #pragma unroll
     for (int u = 0; u < UNITS; ++u)
       gradient.x[u] = z_t.x[u] > 0.0f ? -(error_v * answer_v.x[u] + error_q * answer_q.x[u]) : 0.0f;
-    Units w = answer_q, m = load_units(&s.answer_q_momentum[action][first_unit]);
+    Units w = answer_q, m = load_units(answer_q_momentum(action));
     co_opt(w, m, phi_t, error_q, scalars.alpha_answer, scalars.nu);
     store_units(&s.answer_q[action][first_unit], w);
-    store_units(&s.answer_q_momentum[action][first_unit], m);
+    store_units(answer_q_momentum(action), m);
     co_opt(answer_v, answer_v_momentum, phi_t, error_v, scalars.alpha_answer, scalars.nu);
     z_t = update_rows(rows, clock, entries_t, count_t, entries_next, count_next, gradient, lane, q.warp == 0);
     error_sum += fabsf(error_v);
     count_t = count_next + swapped_in;
 
     // Algorithm 4: select_inputs
-    const float support_error =
-        total[CUMULANT_NEXT] + scalars.gamma * total[SUPPORT_NEXT] - total[SUPPORT_T];
-    update_linear<QUESTION_THREADS>(support, support_momentum, place, active_t, support_error,
-                                    scalars.alpha_linear, scalars.linear_nu, scalars.input_threshold, s.selection,
-                                    rank, q.barrier);
+    if constexpr (SUPPORT_SHARED) {
+      question_sync(q);
+    } else {
+      support.all_questions_sync();
+    }
+    renew_extremes<QUESTION_THREADS>(support.column(), scalars.input_threshold, s.selection, rank, q.barrier);
     barrier_2();
 
     // Algorithm 2: update_main, the part of this thread's units
     co_opt(main_v, main_v_momentum, phi_t, control.error_v, scalars.alpha_main, scalars.nu);
     w = load_units(&s.main_q[action][first_unit]);
-    m = load_units(&s.main_q_momentum[action][first_unit]);
+    m = load_units(main_q_momentum(action));
     co_opt(w, m, phi_t, control.error_q, scalars.alpha_main, scalars.nu);
     store_units(&s.main_q[action][first_unit], w);
-    store_units(&s.main_q_momentum[action][first_unit], m);
+    store_units(main_q_momentum(action), m);
 
     // Algorithm 5, line 2: a question whose cumulant changed. All questions of the block draw its new weights.
     const u32 change = control.cumulant_change;
@@ -317,12 +299,7 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
   const u32 step = (u32)scalars.step + num_steps;
   question_sync(q);
   write_back(rows, ROWS);
-#if SUPPORT_SHARED
-  for (int f = rank; f < FEATURES; f += QUESTION_THREADS) {
-    state.support[index * FEATURES + f] = support[f];
-    if (LINEAR_MOMENTUM) state.support_momentum[index * FEATURES + f] = support_momentum[f];
-  }
-#endif
+  support.store(rank);
   for (int p = rank; p < ROWS; p += QUESTION_THREADS) {
     const u32 last = s.last[p];
     state.hidden_last[index * ROWS + p] = last == step ? step - 1u : last;  // touched = last + 1 for every row
@@ -332,12 +309,10 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
   store_units(state.main_v + index * HIDDEN + first_unit, main_v);
   store_units(state.main_v_momentum + index * HIDDEN + first_unit, main_v_momentum);
   for (int a = 0; a < ACTIONS; ++a) {
-    const size_t answer_at = (index * ACTIONS + a) * HIDDEN + first_unit;
-    const size_t main_at = (((size_t)run * ACTIONS + a) * QUESTIONS + question) * HIDDEN + first_unit;
-    store_units(state.answer_q + answer_at, load_units(&s.answer_q[a][first_unit]));
-    store_units(state.answer_q_momentum + answer_at, load_units(&s.answer_q_momentum[a][first_unit]));
-    store_units(state.main_q + main_at, load_units(&s.main_q[a][first_unit]));
-    store_units(state.main_q_momentum + main_at, load_units(&s.main_q_momentum[a][first_unit]));
+    store_units(state.answer_q + answer_at(a), load_units(&s.answer_q[a][first_unit]));
+    store_units(state.answer_q_momentum + answer_at(a), load_units(answer_q_momentum(a)));
+    store_units(state.main_q + main_at(a), load_units(&s.main_q[a][first_unit]));
+    store_units(state.main_q_momentum + main_at(a), load_units(main_q_momentum(a)));
   }
   if (rank == 0) {
     state.cumulants[index] = cumulant;

@@ -1,11 +1,10 @@
 // Selection by the size of a linear learner's weights (Algorithms 4 to 6), for a group of COUNT threads.
 //
-// weights[FEATURES] and position[FEATURES] (place in the selected list, NOWHERE if not
-// selected) lie in shared memory when they fit. Top-k asks for the least useful selected and the most useful other
-// feature. Per block of features there is a lower bound of the former and an upper bound of the latter. A step changes
-// only the weights of active features, which can move the bounds of their blocks outwards. One warp then looks for the
-// widest bounds: while they do not cross there is nothing to swap; else it makes those two tight, and looks again.
-// Decisions are always exact.
+// A learner has a weight for every feature, in shared memory when they fit; N learners may have theirs side by side. Top-k
+// asks for the least useful selected and the most useful other feature. Per block of features there is a lower bound of the
+// former and an upper bound of the latter. A step changes only the weights of active features, which can move the bounds
+// of their blocks outwards. One warp then looks for the widest bounds: while they do not cross there is nothing to swap;
+// else it makes those two tight, and looks again. Decisions are always exact.
 
 constexpr int FEATURE_BLOCK = FEATURES > 4096 ? power_of_two_from(divide_up(FEATURES, 64)) : 64;  // at most 64 blocks
 constexpr int FEATURE_BLOCKS = divide_up(FEATURES, FEATURE_BLOCK);
@@ -15,13 +14,26 @@ struct Extremes {
 };
 
 struct Selection {
+  FeatureSet selected;
   u32 low[FEATURE_BLOCKS], high[FEATURE_BLOCKS];  // bounds of |w| as its bits
   Extremes extremes;                              // of the weights after the last step
 };
 
-template <typename Position>
-__device__ constexpr Position nowhere() {
-  return (Position)~(Position)0;
+// The weights of one learner among N whose weights lie side by side.
+template <int N>
+struct Column {
+  const float* first;
+  __device__ __forceinline__ float operator[](int feature) const { return first[feature * N]; }
+};
+
+// The weights of N learners for one feature, side by side.
+template <int N>
+struct alignas(N >= 4 ? 16 : 4 * N) Weights {
+  float x[N];
+};
+template <int N>
+__device__ __forceinline__ Weights<N>& weights_of(float* first, int feature) {
+  return reinterpret_cast<Weights<N>*>(first)[feature];
 }
 
 // Algorithm 6, incremental_top_k: does the best other feature beat the worst selected one?
@@ -63,22 +75,20 @@ __device__ __forceinline__ Bound widest_block(const u32* bounds, int lane) {
 }
 
 // The extreme feature of a block, by a warp.
-template <Side SIDE, typename Position>
-__device__ __forceinline__ Bound scan_block(const float* weights, const Position* position, int block, int lane) {
+template <Side SIDE, int N>
+__device__ __forceinline__ Bound scan_block(const Column<N>& weights, const FeatureSet& selected, int block, int lane) {
   Bound mine = no_bound<SIDE>();
 #pragma unroll
   for (int k = 0; k < FEATURE_BLOCK; k += 32) {
     const int f = block * FEATURE_BLOCK + k + lane;
-    if (f < FEATURES && (position[f] == nowhere<Position>()) == (SIDE == HIGH))
-      widen<SIDE>(mine, __float_as_uint(fabsf(weights[f])), f);
+    if (f < FEATURES && selected.has(f) == (SIDE == LOW)) widen<SIDE>(mine, __float_as_uint(fabsf(weights[f])), f);
   }
   return widest<SIDE>(mine);
 }
 
 // Tight bounds for all blocks; also a barrier, at the end.
-template <int COUNT, typename Position>
-__device__ __forceinline__ void bound_blocks(const float* weights, const Position* position, Selection& s, int rank,
-                                             int barrier) {
+template <int COUNT, int N>
+__device__ __forceinline__ void bound_blocks(const Column<N>& weights, Selection& s, int rank, int barrier) {
   const int lane = rank % 32;
   for (int block = rank / 32; block < FEATURE_BLOCKS; block += COUNT / 32) {
     u32 low = no_bound<LOW>().bits, high = no_bound<HIGH>().bits;
@@ -87,8 +97,8 @@ __device__ __forceinline__ void bound_blocks(const float* weights, const Positio
       const int f = block * FEATURE_BLOCK + k + lane;
       if (f < FEATURES) {
         const u32 bits = __float_as_uint(fabsf(weights[f]));
-        const bool other = position[f] == nowhere<Position>();
-        low = other ? low : min(low, bits), high = other ? max(high, bits) : high;
+        const bool selected = s.selected.has(f);
+        low = selected ? min(low, bits) : low, high = selected ? high : max(high, bits);
       }
     }
     low = __reduce_min_sync(EVERY_LANE, low), high = __reduce_max_sync(EVERY_LANE, high);
@@ -98,16 +108,15 @@ __device__ __forceinline__ void bound_blocks(const float* weights, const Positio
 }
 
 // By one warp: extremes that cross are exact; others are bounds, which is enough to know that they do not.
-template <typename Position>
-__device__ __forceinline__ void find_extremes(const float* weights, const Position* position, float threshold,
-                                              Selection& s, int lane) {
+template <int N>
+__device__ __forceinline__ void find_extremes(const Column<N>& weights, float threshold, Selection& s, int lane) {
   while (true) {
     const Bound low_block = widest_block<LOW>(s.low, lane), high_block = widest_block<HIGH>(s.high, lane);
     Extremes found = {low_block.bits, 0u, high_block.bits, 0u};
     bool tight = true;
     if (incremental_top_k(found, threshold)) {
-      const Bound low = scan_block<LOW>(weights, position, low_block.where, lane);
-      const Bound high = scan_block<HIGH>(weights, position, high_block.where, lane);
+      const Bound low = scan_block<LOW>(weights, s.selected, low_block.where, lane);
+      const Bound high = scan_block<HIGH>(weights, s.selected, high_block.where, lane);
       found.low = low.where, found.high = high.where;
       tight = low.bits == low_block.bits && high.bits == high_block.bits;
       if (lane == 0) s.low[low_block.where] = low.bits, s.high[high_block.where] = high.bits;
@@ -115,53 +124,73 @@ __device__ __forceinline__ void find_extremes(const float* weights, const Positi
     }
     if (tight) {
       if (lane == 0) s.extremes = found;
+      __syncwarp();
       return;
     }
   }
 }
 
-// The bounds when the extremes have changed places, by one thread.
+// The extremes have changed places; by one thread.
 __device__ __forceinline__ void follow_swap(Selection& s) {
   const Extremes e = s.extremes;
   u32 &low = s.low[e.high / FEATURE_BLOCK], &high = s.high[e.low / FEATURE_BLOCK];
   low = min(low, e.high_bits), high = max(high, e.low_bits);
+  s.selected.remove(e.low);
+  s.selected.add(e.high);
 }
 
-// The linear update w += alpha * error * x_t (plain), or with momentum over all features. `active` is x_t.
-// The first warp finds the extremes: they are there for it at once, for others after the next barrier.
-template <int COUNT, typename Position>
-__device__ __forceinline__ void update_linear(float* weights, float* momentum, const Position* position,
-                                              const Slot* active, float error, float alpha, float nu, float threshold,
-                                              Selection& s, int rank, int barrier) {
+// The update w += alpha * error * x_t of N learners (plain), or with momentum over all features, by COUNT threads.
+// `active` and `present` are x_t; `selection_of(j)` is the selection of learner j, of which there are `learners`.
+template <int COUNT, int N, typename SelectionOf>
+__device__ __forceinline__ void update_linear(float* weights, float* momentum, const Slot* active,
+                                              const FeatureSet& present, const Weights<N>& error, int learners,
+                                              float alpha, float nu, int rank, SelectionOf selection_of) {
   if constexpr (LINEAR_MOMENTUM) {
-    for (int f = rank; f < FEATURES; f += COUNT) momentum[f] *= nu;
-    group_sync<COUNT>(barrier);
+    for (int f = rank; f < FEATURES; f += COUNT) {
+      const float on = present.has(f) ? 1.0f - nu : 0.0f;
+      Weights<N>&w = weights_of<N>(weights, f), &m = weights_of<N>(momentum, f);
 #pragma unroll
-    for (int c = 0; c < chunks<COUNT>(); ++c) {
-      const int f = feature_at<COUNT>(active, c, rank);
-      if (f >= 0) momentum[f] -= (1.0f - nu) * error;
-    }
-    group_sync<COUNT>(barrier);
-    for (int f = rank; f < FEATURES; f += COUNT) weights[f] -= alpha * momentum[f];
-    group_sync<COUNT>(barrier);
-    bound_blocks<COUNT>(weights, position, s, rank, barrier);
-  } else {
-    const float change = alpha * error;
-#pragma unroll
-    for (int c = 0; c < chunks<COUNT>(); ++c) {
-      const int f = feature_at<COUNT>(active, c, rank);
-      if (f >= 0) {
-        const float w = weights[f] + change;
-        weights[f] = w;
-        const u32 bits = __float_as_uint(fabsf(w));
-        if (position[f] == nowhere<Position>()) {
-          atomicMax(&s.high[f / FEATURE_BLOCK], bits);
-        } else {
-          atomicMin(&s.low[f / FEATURE_BLOCK], bits);
-        }
+      for (int j = 0; j < N; ++j) {
+        m.x[j] = nu * m.x[j] - on * error.x[j];
+        w.x[j] -= alpha * m.x[j];
       }
     }
-    group_sync<COUNT>(barrier);
+  } else {
+    constexpr int CHUNKS = chunks<COUNT>();
+    Weights<N> w[CHUNKS];
+#pragma unroll
+    for (int c = 0; c < CHUNKS; ++c) {  // all loads at once
+      const int f = feature_at<COUNT>(active, c, rank);
+      if (f >= 0) w[c] = weights_of<N>(weights, f);
+    }
+#pragma unroll
+    for (int c = 0; c < CHUNKS; ++c) {
+      const int f = feature_at<COUNT>(active, c, rank);
+      if (f >= 0) {
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+          w[c].x[j] += alpha * error.x[j];
+          if (j < learners) {
+            Selection& s = selection_of(j);
+            const u32 bits = __float_as_uint(fabsf(w[c].x[j]));
+            if (s.selected.has(f)) {
+              atomicMin(&s.low[f / FEATURE_BLOCK], bits);
+            } else {
+              atomicMax(&s.high[f / FEATURE_BLOCK], bits);
+            }
+          }
+        }
+        weights_of<N>(weights, f) = w[c];
+      }
+    }
   }
-  if (rank < 32) find_extremes(weights, position, threshold, s, rank);
+}
+
+// What the next step's choice depends on, after an update and a barrier of all who made it; by the learner's COUNT
+// threads. The extremes are there for the first warp at once, for others after the next barrier.
+template <int COUNT, int N>
+__device__ __forceinline__ void renew_extremes(const Column<N>& weights, float threshold, Selection& s, int rank,
+                                               int barrier) {
+  if constexpr (LINEAR_MOMENTUM) bound_blocks<COUNT>(weights, s, rank, barrier);
+  if (rank < 32) find_extremes(weights, threshold, s, rank);
 }
