@@ -112,10 +112,9 @@ def plan_nibbler(config: NibblerConfig, num_boards: int) -> NibblerPlan:
         return NibblerPlan(2, 4, 7, 1, discovery_apart=1)
     # More features than fit on chip beside so many questions: their linear weights stay in global memory.
     per_block = -(-questions // 128)
-    room = int(per_block <= 4)  # for the momentum of their heads
-    return NibblerPlan(
-        per_block, 2, 8, 4, batch=2, support_shared=0, q_momentum_shared=room, discovery_apart=1
-    )
+    if per_block <= 4:
+        return NibblerPlan(per_block, 2, 8, 4, batch=2, support_shared=0, discovery_apart=1)
+    return NibblerPlan(per_block, 2, 8, 4, batch=2, support_shared=0, q_momentum_shared=0, discovery_apart=1)
 
 
 def plan_network(config: ValueNetworkConfig, num_boards: int) -> NetworkPlan:
