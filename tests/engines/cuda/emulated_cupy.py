@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import mmap
 import platform
 import shutil
 import subprocess
@@ -34,6 +35,7 @@ extern "C" int launch_kernel(int blocks, int threads, int shared_bytes, const St
 }
 """
 DYNAMIC_SHARED = "extern __shared__ __align__(16) unsigned char memory[];"
+_libc = ctypes.CDLL(None)
 ORDER = SimpleNamespace(of_threads=0)  # see emulator.h
 _one_launch_at_a_time = threading.Lock()  # all kernels share the emulator's variables
 _folder = tempfile.TemporaryDirectory(prefix="nibbler-emulated-")
@@ -112,8 +114,22 @@ class Device:
     }
 
 
+def guarded(values: np.ndarray) -> Array:
+    """A copy in memory of its own with no page behind it: a kernel that goes beyond its end stops the process."""
+    page = mmap.PAGESIZE
+    space = -(-values.nbytes // 16) * 16  # kernels load up to 16 bytes at once
+    end = -(-space // page) * page
+    memory = mmap.mmap(-1, end + page)
+    behind = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(memory)) + end)
+    if _libc.mprotect(behind, ctypes.c_size_t(page), ctypes.c_int(0)) != 0:
+        raise OSError("mprotect failed")
+    array = np.frombuffer(memory, values.dtype, values.size, end - space).reshape(values.shape)
+    array[...] = values
+    return array.view(Array)
+
+
 def _array(make: Any) -> Any:
-    return lambda *args, **options: make(*args, **options).view(Array)
+    return lambda *args, **options: guarded(make(*args, **options))
 
 
 def module() -> ModuleType:
@@ -121,7 +137,7 @@ def module() -> ModuleType:
     fake: Any = ModuleType("cupy")
     fake.__spec__ = SimpleNamespace(name="cupy")
     fake.zeros, fake.empty = _array(np.zeros), _array(np.empty)
-    fake.asarray = lambda values: np.array(values, order="C").view(Array)
+    fake.asarray = _array(lambda values: np.array(values, order="C"))
     fake.RawModule = RawModule
     fake.cuda = SimpleNamespace(
         Device=Device,

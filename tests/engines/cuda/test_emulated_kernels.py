@@ -30,7 +30,7 @@ from . import emulated_cupy
 pytestmark = pytest.mark.skipif(
     not emulated_cupy.WORKS_HERE, reason="needs a C++ compiler on Linux and x86-64"
 )
-STEPS = 120
+STEPS = 200
 NIBBLER = NibblerConfig(num_questions=5, inputs_per_question=20, hidden_units=40, epsilon=1.0, kappa=0.02)
 CONFIGS = {
     "nibbler": NIBBLER,
@@ -48,6 +48,7 @@ PLANS = {  # ways to lay out the same run: questions per block, warps of questio
     "support in global memory": NibblerPlan(
         3, 1, 1, 1, support_shared=0, discovery_shared=0, q_momentum_shared=0
     ),
+    "support in global memory, discovery apart": NibblerPlan(3, 2, 2, 1, support_shared=0, discovery_apart=1),
 }
 
 

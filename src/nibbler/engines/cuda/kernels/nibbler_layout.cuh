@@ -93,7 +93,10 @@ struct QuestionShared {
   RowPool pool;
   Feature inputs[INPUTS];
   int counts[QUESTION_WARPS];
-  int swapped;  // the input that is swapped in this step, if any
+  struct {
+    int input;
+    bool active;  // in x_{t+1}
+  } swapped;      // of this step, if any
   Selection selection;
 };
 

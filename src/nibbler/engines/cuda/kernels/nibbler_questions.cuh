@@ -230,10 +230,10 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
     int swapped_in = 0;
     if (swap) {
       for (int k = rank; k < INPUTS; k += QUESTION_THREADS)
-        if (s.inputs[k] == extremes.low) s.swapped = k;
+        if (s.inputs[k] == extremes.low) s.swapped = {k, s.last[k] == step + 1u};
       question_sync(q);
-      const int p = s.swapped;
-      const bool was_active = s.last[p] == step + 1u;
+      const int p = s.swapped.input;
+      const bool was_active = s.swapped.active;
       swapped_in = present_next.has((int)extremes.high);
       swap_input(q, p, extremes.high, inputs, entries_t, count_t, entries_next, count_next, swapped_in, step);
       char* const row = rows.address((u32)p);

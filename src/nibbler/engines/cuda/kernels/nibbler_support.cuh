@@ -111,11 +111,12 @@ struct Support {
     group_sync<ALL_QUESTION_THREADS>(ALL_QUESTIONS_BARRIER);
   }
 
-  // A step of a thread that has no question.
+  // A step of a thread that has no question; where none of its block has one, there is nothing to take part in.
   __device__ __forceinline__ void step_without_question(u32 i, const Scalars& scalars) const {
-    if constexpr (!SUPPORT_SHARED) sum_together(i);
+    const bool takes_part = !SUPPORT_SHARED && learners > 0;
+    if (takes_part) sum_together(i);
     barrier_1();
-    if constexpr (!SUPPORT_SHARED) {
+    if (takes_part) {
       learn_together(i, scalars);
       all_questions_sync();
     }

@@ -119,6 +119,7 @@ __device__ __forceinline__ void find_extremes(const Column<N>& weights, float th
       const Bound high = scan_block<HIGH>(weights, s.selected, high_block.where, lane);
       found.low = low.where, found.high = high.where;
       tight = low.bits == low_block.bits && high.bits == high_block.bits;
+      __syncwarp();  // all lanes have read the bounds
       if (lane == 0) s.low[low_block.where] = low.bits, s.high[high_block.where] = high.bits;
       __syncwarp();
     }
