@@ -115,7 +115,7 @@ class Device:
 
 
 def guarded(values: np.ndarray) -> Array:
-    """A copy in memory of its own with no page behind it: a kernel that goes beyond its end stops the process."""
+    """A copy with no memory behind it: a kernel that goes beyond its end stops the process."""
     page = mmap.PAGESIZE
     space = -(-values.nbytes // 16) * 16  # kernels load up to 16 bytes at once
     end = -(-space // page) * page

@@ -5,6 +5,10 @@ barrier: without it, the order shows in the bits.
 """
 
 import dataclasses
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -201,6 +205,24 @@ def test_512_boards_fit_on_the_chip_and_1024_are_refused():
     assert packed.kernel.shared_bytes <= emulated_cupy.Device.attributes["MaxSharedMemoryPerBlockOptin"]
     with pytest.raises(ValueError, match="too many for the cuda engine; use engine='cpu'"):
         NibblerRuns([(multi_catch(1024), NibblerConfig.for_boards(1024), 0)])
+
+
+@pytest.mark.parametrize("size", [3, 4096])
+def test_going_beyond_an_array_stops_the_process(size):
+    beyond = f"""
+import ctypes, numpy as np, sys
+sys.path.insert(0, {str(Path(emulated_cupy.__file__).parent)!r})
+import emulated_cupy
+array = emulated_cupy.guarded(np.arange({size}, dtype=np.int32))
+assert array.sum() == {size * (size - 1) // 2}
+ctypes.string_at(array.ctypes.data, array.nbytes)
+print("within", flush=True)
+ctypes.string_at(array.ctypes.data + array.nbytes + 16, 4)
+print("beyond", flush=True)
+"""
+    outcome = subprocess.run([sys.executable, "-c", beyond], capture_output=True, text=True, check=False)
+    assert outcome.stdout == "within\n"
+    assert outcome.returncode == -signal.SIGSEGV
 
 
 def broken(monkeypatch, old, new):

@@ -1,6 +1,7 @@
 """The device's tables of outcomes, without a device: drawing from them equals drawing from our tables."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +10,12 @@ from nibbler.envs.multi_catch import multi_catch
 from nibbler.mdp.classics import garnet
 from nibbler.mdp.environment import Environment
 
-ENVIRONMENTS = (multi_catch(2), multi_catch(3, heterogeneous=True), Environment([garnet(40, 2, 30, seed=1)]))
+ENVIRONMENTS = (
+    multi_catch(2),
+    multi_catch(3, heterogeneous=True),
+    Environment([garnet(40, 2, 30, seed=1)]),
+    Environment([garnet(100, 2, 70, seed=1)]),
+)
 
 
 def drawn_from_blocks(blocks, rewards, row, word):
@@ -50,8 +56,15 @@ def test_every_word_draws_the_same_outcome_from_the_blocks(env, data):
             assert drawn_from_blocks(blocks, rewards, row, word) == drawn_from_tables(tables, row, word)
 
 
-def test_long_rows_are_chained():
-    tables = ENVIRONMENTS[2].tables
-    assert np.diff(tables.outcome_start).max() > 2 * OUTCOMES
-    blocks, _ = outcome_blocks(tables)
-    assert len(blocks) > tables.outcome_start.size - 1
+@pytest.mark.parametrize("env, trips", [(ENVIRONMENTS[0], 2), (ENVIRONMENTS[2], 2), (ENVIRONMENTS[3], 3)])
+def test_long_rows_are_trees(env, trips):
+    tables = env.tables
+    assert OUTCOMES ** (trips - 1) < np.diff(tables.outcome_start).max() <= OUTCOMES**trips
+    blocks, rewards = outcome_blocks(tables)
+    assert len(blocks) == len(rewards) > tables.outcome_start.size - 1
+    depth = np.ones(len(blocks), dtype=int)
+    for block, next_states in enumerate(blocks[:, :, 1].astype(np.int64)):
+        leads = next_states[next_states & LINK > 0] & (LINK - 1)
+        assert (leads > block).all()
+        depth[leads] = depth[block] + 1
+    assert depth.max() == trips

@@ -19,7 +19,7 @@ def board_slots(tables: EnvTables) -> int:
 def outcome_blocks(tables: EnvTables) -> tuple[np.ndarray, np.ndarray]:
     """The outcomes of every row in blocks of eight: (threshold, next state) pairs, and rewards.
 
-    The last pair of a block is the row's last outcome, or leads to the block that goes on.
+    The block of a row with more outcomes leads to blocks with parts of them, so that most are two steps away.
     """
     next_states = tables.next_state.astype(np.int64) | np.where(tables.reward != 0.0, REWARDED, 0)
     starts, ends = tables.outcome_start[:-1], tables.outcome_start[1:]
@@ -27,19 +27,26 @@ def outcome_blocks(tables: EnvTables) -> tuple[np.ndarray, np.ndarray]:
     pairs: list[np.ndarray] = []
     rewards: list[np.ndarray] = []
     blocks = 0
-    while starts.size > 0:  # all rows, then what is left of those that are longer than a block
-        counts = ends - starts
-        index = np.minimum(starts[:, None] + place, ends[:, None] - 1)
-        last = place >= np.minimum(counts, OUTCOMES)[:, None] - 1  # taken without comparison
-        threshold = np.where(last, 2**32 - 1, tables.threshold[index].astype(np.int64))
-        next_state, reward = next_states[index], tables.reward[index]
-        long = counts > OUTCOMES
+    while starts.size > 0:  # all rows, then the parts of long ones, and so on
+        spans = np.ones(starts.size, dtype=np.int64)  # outcomes of an entry
+        while (spans * OUTCOMES < ends - starts).any():
+            spans[spans * OUTCOMES < ends - starts] *= OUTCOMES
+        first = np.minimum(starts[:, None] + place * spans[:, None], ends[:, None] - 1)
+        after = np.minimum(
+            first + spans[:, None], ends[:, None]
+        )  # of an entry, the first outcome that follows
+        used = starts[:, None] + place * spans[:, None] < ends[:, None]
+        last = after == ends[:, None]  # taken without comparison
+        threshold = np.where(last, 2**32 - 1, tables.threshold[after - 1].astype(np.int64))
+        long = np.broadcast_to(spans[:, None] > 1, first.shape)
+        leads = used & long
         blocks += starts.size
-        next_state[long, -1] = LINK | (blocks + np.arange(long.sum()))
-        reward[long, -1] = 0.0
+        number = np.cumsum(leads).reshape(leads.shape) - 1  # entries that are not used repeat the last one
+        next_state = np.where(long, LINK | (blocks + number), next_states[first])
+        reward = np.where(long, 0.0, tables.reward[first])
         pairs.append(np.stack([threshold, next_state], axis=2))
         rewards.append(reward)
-        starts, ends = starts[long] + OUTCOMES - 1, ends[long]
+        starts, ends = first[leads], after[leads]
     return np.concatenate(pairs).astype(np.uint32), np.concatenate(rewards)
 
 

@@ -4,8 +4,8 @@
 // counter-based draws, so that no observation ever crosses between blocks. A board's active features go
 // to BOARD_SLOTS places of its own in the list, -1 where it has fewer, so that no thread waits for another.
 
-// The first outcomes of a state and action, in 64 bytes: most transitions are one trip to memory. The last pair is
-// the last outcome, or leads to another block with those that follow.
+// The outcomes of a state and action, in 64 bytes: most transitions are one trip to memory. Where there are more than
+// eight, pairs lead to other blocks, each with a part of them.
 constexpr int OUTCOMES = 8;
 struct alignas(16) OutcomeBlock {
   int4 pairs[OUTCOMES / 2];  // threshold, next state, threshold, next state

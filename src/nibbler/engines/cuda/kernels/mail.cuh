@@ -10,10 +10,15 @@ __device__ __forceinline__ void post(u64* address, u32 value, u32 tag) {
   store_relaxed(address, ((u64)tag << 32) | value);
 }
 
-// Await the words of all blocks and sum each letter over them, in an order that depends on nothing but BLOCKS.
-// `box` has LETTERS rows of BLOCKS words; called by COUNT threads (whole warps), which leave with letters[] filled
-// in shared memory and synchronised. Every thread has its loads in flight at once.
-template <int LETTERS, int COUNT>
+// In shared memory a letter's words are this far from those of the next: with `lanes` lanes for each letter, a warp reads
+// all letters at once from different banks.
+__host__ __device__ constexpr int letter_stride(int lanes) {
+  return lanes + round_up(BLOCKS > lanes ? BLOCKS - lanes : 0, 32);
+}
+
+// Await the words of all blocks. `box` has LETTERS rows of BLOCKS words; called by COUNT threads (whole warps), which
+// leave with letters[] filled in shared memory and synchronised. Every thread has its loads in flight at once.
+template <int LETTERS, int COUNT, int STRIDE>
 __device__ __forceinline__ void await_letters(const u64* box, u32 tag, u32* letters, int rank, int barrier) {
   constexpr int WORDS = LETTERS * BLOCKS, PER_THREAD = (WORDS + COUNT - 1) / COUNT;
   u64 words[PER_THREAD];
@@ -31,18 +36,20 @@ __device__ __forceinline__ void await_letters(const u64* box, u32 tag, u32* lett
   } while (waiting);
 #pragma unroll
   for (int k = 0; k < PER_THREAD; ++k)
-    if (rank + k * COUNT < WORDS) letters[rank + k * COUNT] = (u32)words[k];
+    if (rank + k * COUNT < WORDS)
+      letters[(rank + k * COUNT) / BLOCKS * STRIDE + (rank + k * COUNT) % BLOCKS] = (u32)words[k];
   group_sync<COUNT>(barrier);
 }
 
-// The sum over blocks of letter number `letter`, by the LANES lanes of a warp that share it; every such lane gets it.
+// The sum over blocks of letter number `letter`, by the LANES lanes of a warp that share it; every such lane gets it. The
+// order depends on nothing but BLOCKS.
 template <int LANES>
 __device__ __forceinline__ float letter_sum(const u32* letters, int letter, int lane) {
   float sum = 0.0f;
 #pragma unroll
   for (int first = 0; first < BLOCKS; first += LANES) {
     const int block = first + lane % LANES;
-    if (block < BLOCKS) sum += __uint_as_float(letters[letter * BLOCKS + block]);
+    if (block < BLOCKS) sum += __uint_as_float(letters[letter * letter_stride(LANES) + block]);
   }
 #pragma unroll
   for (int bit = LANES / 2; bit >= 1; bit /= 2) sum += __shfl_xor_sync(EVERY_LANE, sum, bit);

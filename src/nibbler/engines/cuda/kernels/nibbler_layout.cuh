@@ -47,6 +47,7 @@ enum { MAIN_V_T, MAIN_Q_T, MAIN_V_NEXT, MAIN_Q_NEXT };  // + action
 constexpr int NUM_MAIN = MAIN_Q_NEXT + ACTIONS;
 constexpr int NUM_SUMS = power_of_two_from(MAIN_SUMS + NUM_MAIN);
 constexpr int LANES_PER_LETTER = 32 / power_of_two_from(NUM_MAIN);
+constexpr int LETTER_STRIDE = letter_stride(LANES_PER_LETTER);
 constexpr int LETTERS = NUM_MAIN + 1;  // what a block posts: its main sums, and DISCOVERY_PART the change of a cumulant
 
 // questions of a block whose support weights lie side by side
@@ -92,7 +93,8 @@ struct QuestionShared {
   u16 slot[ROWS];
   RowPool pool;
   Feature inputs[INPUTS];
-  int counts[QUESTION_WARPS];
+  int counts[QUESTION_WARPS];  // of active rows
+  u16 listed[INPUTS];
   struct {
     int input;
     bool active;  // in x_{t+1}
@@ -122,7 +124,7 @@ struct Shared {
   Weights<SIDE_BY_SIDE> support_errors;
   float base_sums[NUM_MAIN];
   double rewards[MAIN_WARPS];  // parts of R_{t+1}
-  u32 letters[LETTERS * BLOCKS];
+  u32 letters[LETTERS * LETTER_STRIDE];
   u32 cumulant_change[2];  // decided by discovery for the step of that parity
   Control control[2];
   Slot active[3][SLOTS];  // x_t, x_{t+1}, x_{t+2} in turn

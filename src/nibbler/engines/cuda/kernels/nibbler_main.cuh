@@ -157,6 +157,7 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
       for (int first = 0; first < ROUNDS; first += 2) {  // two boards in flight at once
         OutcomeBlock outcomes[2];
         int block[2], s[2];
+        double rewards[2];
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           const int k = board_rank + min(first + r, ROUNDS - 1) * BOARD_THREADS, board = k % BOARDS;
@@ -165,17 +166,18 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
         }
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-          const int k = board_rank + (first + r) * BOARD_THREADS, a = k / BOARDS, board = k % BOARDS;
-          if (first + r < ROUNDS && k < ACTIONS * BOARDS) {
-            shared.possible_rewards[a][board] = draw_outcome(env, block[r], outcomes[r], s[r], words[first + r]);
-            shared.possible_states[a][board] = s[r];
-          }
+          const int k = board_rank + (first + r) * BOARD_THREADS;
+          if (first + r < ROUNDS && k < ACTIONS * BOARDS)
+            rewards[r] = draw_outcome(env, block[r], outcomes[r], s[r], words[first + r]);
         }
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           const int k = board_rank + (first + r) * BOARD_THREADS, a = k / BOARDS, board = k % BOARDS;
-          if (first + r < ROUNDS && k < ACTIONS * BOARDS)
+          if (first + r < ROUNDS && k < ACTIONS * BOARDS) {
             observe_board(env, board, shared.observed_base[board], s[r], shared.possible_active[a]);
+            shared.possible_states[a][board] = s[r];
+            shared.possible_rewards[a][board] = rewards[r];  // last, since it may still be on its way
+          }
         }
       }
     }
@@ -198,7 +200,7 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
         letter = __float_as_uint(sum);
       }
       if (BLOCKS == 1) {
-        shared.letters[rank] = letter;
+        shared.letters[rank * LETTER_STRIDE] = letter;
       } else {
         post(box + rank * BLOCKS + part, letter, tag);
       }
@@ -209,13 +211,13 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
     if (BLOCKS == 1) {
       sync();
     } else {
-      await_letters<LETTERS, MAIN_THREADS>(box, tag, shared.letters, rank, MAIN_BARRIER);
+      await_letters<LETTERS, MAIN_THREADS, LETTER_STRIDE>(box, tag, shared.letters, rank, MAIN_BARRIER);
     }
     const float my_total = letter_sum<LANES_PER_LETTER>(shared.letters, min(lane / LANES_PER_LETTER, NUM_MAIN - 1), lane);
     float totals[NUM_MAIN];
 #pragma unroll
     for (int k = 0; k < NUM_MAIN; ++k) totals[k] = __shfl_sync(EVERY_LANE, my_total, k * LANES_PER_LETTER);
-    const u32 cumulant_change = shared.letters[NUM_MAIN * BLOCKS + DISCOVERY_PART];
+    const u32 cumulant_change = shared.letters[NUM_MAIN * LETTER_STRIDE + DISCOVERY_PART];
     const float target = (float)reward + scalars.gamma * totals[MAIN_V_NEXT];
     const float error_v = target - totals[MAIN_V_T], error_q = target - totals[MAIN_Q_T];
     int next_action = 0;

@@ -34,13 +34,15 @@ __device__ __forceinline__ int list_active_rows(const Question& q, const RowCloc
       total += s.counts[w];
     }
   }
+  // a warp enters its rows with as many lanes at once as it has rows
 #pragma unroll
-  for (int c = 0; c < PARTS; ++c) {
-    if (mask[c] != 0u) {
-      const bool here = mask[c] >> q.lane & 1u;
-      const RowEntry entry = enter_row<FIRST>(q.rows, clock, here, (u32)(c * QUESTION_THREADS + q.rank), q.lane);
-      if (here) entries[start + before[c]] = entry;
-    }
+  for (int c = 0; c < PARTS; ++c)
+    if (mask[c] >> q.lane & 1u) s.listed[start + before[c]] = (u16)(c * QUESTION_THREADS + q.rank);
+  __syncwarp();
+  for (int k = q.lane; k - q.lane < count; k += 32) {
+    const bool here = k < count;
+    const RowEntry entry = enter_row<FIRST>(q.rows, clock, here, here ? s.listed[start + k] : 0u, q.lane);
+    if (here) entries[start + k] = entry;
   }
   if (HIDDEN_BIAS) {
     if (q.warp == 0) {

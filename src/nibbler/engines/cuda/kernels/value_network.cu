@@ -23,7 +23,7 @@ constexpr int BOARDS_PER_THREAD = divide_up(BOARDS, MAIN_THREADS);
 enum { Q_T, V_T, V_NEXT, Q_NEXT };  // + action; sums over units
 constexpr int NUM_SUMS = Q_NEXT + ACTIONS;
 constexpr int PADDED_SUMS = power_of_two_from(NUM_SUMS);
-constexpr int LANES_PER_LETTER = 32 / PADDED_SUMS;
+constexpr int LANES_PER_LETTER = 32 / PADDED_SUMS, LETTER_STRIDE = letter_stride(LANES_PER_LETTER);
 
 struct State {  // device arrays with a leading axis over runs; units are padded to HIDDEN
   float* hidden;                            // [ROWS][BLOCKS][2][HIDDEN / BLOCKS] weights, momentum
@@ -39,7 +39,7 @@ struct State {  // device arrays with a leading axis over runs; units are padded
 
 struct Shared {
   float sums[WORKER_WARPS][PADDED_SUMS];
-  u32 letters[NUM_SUMS * BLOCKS];
+  u32 letters[NUM_SUMS * LETTER_STRIDE];
   double rewards[MAIN_WARPS];
   int action;  // a_t
   float error_v, error_q;
@@ -213,7 +213,7 @@ __device__ void main_warps(Shared& shared, const Rows& rows, const State& state,
 #pragma unroll
       for (int w = 0; w < WORKER_WARPS; ++w) sum += shared.sums[w][rank];
       if (BLOCKS == 1) {
-        shared.letters[rank] = __float_as_uint(sum);
+        shared.letters[rank * LETTER_STRIDE] = __float_as_uint(sum);
       } else {
         post(box + rank * BLOCKS + part, __float_as_uint(sum), tag);
       }
@@ -221,7 +221,7 @@ __device__ void main_warps(Shared& shared, const Rows& rows, const State& state,
     if (BLOCKS == 1) {
       sync();
     } else {
-      await_letters<NUM_SUMS, MAIN_THREADS>(box, tag, shared.letters, rank, MAIN_BARRIER);
+      await_letters<NUM_SUMS, MAIN_THREADS, LETTER_STRIDE>(box, tag, shared.letters, rank, MAIN_BARRIER);
     }
     const float my_total = letter_sum<LANES_PER_LETTER>(shared.letters, min(lane / LANES_PER_LETTER, NUM_SUMS - 1), lane);
     float totals[NUM_SUMS];
