@@ -150,7 +150,7 @@ def test_the_runs_of_a_study_keep_their_ids() -> None:
         "q-sweep": "9c5be9db",
         "hidden-units": "f65546c7",
         "heterogeneous": "bee33bdd",
-        "fixed-nibbler": "ec375c4d",
+        "fixed-nibbler": "8753f0c9",
         "questions": "9923b9ef",
         "inputs": "0c1a3b42",
         "open-choices": "555bc1a9",
