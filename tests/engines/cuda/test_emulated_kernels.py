@@ -54,6 +54,11 @@ PLANS = {  # ways to lay out the same run: questions per block, warps of questio
     ),
     "support in global memory, discovery apart": NibblerPlan(3, 2, 2, 1, support_shared=0, discovery_apart=1),
 }
+NETWORK_PLANS = {
+    "several blocks": NetworkPlan(1, 3, 1, max_pool_rows=4),
+    "groups of rows": NetworkPlan(2, 1, 1, row_groups=3, batch=2),
+    "groups of rows, several blocks": NetworkPlan(1, 2, 2, row_groups=2, batch=2, max_pool_rows=3),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -111,9 +116,9 @@ def test_every_plan_computes_the_same_run(env, name):
     assert_equals_the_reference(packed_run(env, NIBBLER, PLANS[name]), env, NIBBLER)
 
 
-def test_a_network_over_several_blocks_computes_the_same_run(env):
-    plan = NetworkPlan(1, 3, 1, max_pool_rows=4)
-    assert_equals_the_reference(packed_run(env, CONFIGS["qv"], plan), env, CONFIGS["qv"])
+@pytest.mark.parametrize("name", NETWORK_PLANS)
+def test_every_plan_of_a_network_computes_the_same_run(env, name):
+    assert_equals_the_reference(packed_run(env, CONFIGS["qv"], NETWORK_PLANS[name]), env, CONFIGS["qv"])
 
 
 @pytest.mark.parametrize(
@@ -124,6 +129,7 @@ def test_a_network_over_several_blocks_computes_the_same_run(env):
         ("nibbler", PLANS["support in global memory"]),
         ("another reading", PLANS["support in global memory"]),
         ("qv", None),
+        ("qv", NETWORK_PLANS["groups of rows"]),
     ],
 )
 def test_the_order_of_the_threads_changes_no_bit(env, name, plan):

@@ -40,6 +40,7 @@ class NibblerPlan:
             "HIDDEN_BIAS": int(config.hidden_bias),
             "UNITS": hidden // (32 * self.question_warps),
             "UNIT_BLOCKS": 1,
+            "ROW_GROUPS": 1,
             "BLOCKS": -(-config.num_questions // self.questions_per_block) + self.discovery_apart,
             "LINEAR_MOMENTUM": int(config.linear_momentum > 0),
             "SWAPPED_RANDOM": int(config.swapped_input == "random"),
@@ -55,11 +56,12 @@ class NibblerPlan:
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """A thread per few hidden units; large networks take several blocks."""
+    """A thread per few hidden units, or one in each group; large networks take several blocks."""
 
-    worker_warps: int
+    worker_warps: int  # of a group
     blocks: int
     main_warps: int
+    row_groups: int = 1  # that share the active rows of a unit
     max_pool_rows: int = 112
     batch: int = 8
     blocks_per_sm: int = 1

@@ -9,6 +9,9 @@
 // POOL. A row that becomes active gets one of the pool's slots in shared memory and keeps it until it is no longer
 // active; only then does it return to global memory. A row that finds no slot is used where it is. A thread reads and
 // writes its own units only, so that learning needs no synchronisation; new random weights, the lists and the pool do.
+//
+// GROUPS. With ROW_GROUPS > 1 there are as many threads for each unit, who take turns with the batches of a list. A row can
+// then be another thread's in the next step, behind a barrier, and sums over a list are parts of a sum.
 
 constexpr int ROW_UNITS = HIDDEN / UNIT_BLOCKS;  // of a row, in one block
 constexpr u32 ROW_BYTES = 2u * ROW_UNITS * sizeof(float);
@@ -33,6 +36,7 @@ struct Rows {
   char* global;  // row 0, in global memory; rows follow each other at global_stride bytes
   char* slots;   // slot 0, in shared memory; the last one, number pool_rows, is the row of zeros
   u32 pool_rows, offset;  // of this thread's units in a row, in bytes
+  int group;              // of this thread, below ROW_GROUPS
   u16* slot;     // [rows]
   u32* last;     // [rows]
   RowPool& pool;
@@ -44,6 +48,8 @@ struct Rows {
   __device__ __forceinline__ char* address(u32 row) const {
     return slot[row] != NO_SLOT ? in_slot(slot[row]) : in_global_memory(row);
   }
+  // Is this entry of a list for this thread's group?
+  __device__ __forceinline__ bool has_entry(int k) const { return ROW_GROUPS == 1 || k / BATCH % ROW_GROUPS == group; }
 };
 
 // What the thread that enters rows needs to know.
@@ -123,7 +129,7 @@ __device__ __forceinline__ void claim_slot(const Rows& rows, u32 row) {
 
 // This thread's units of every row that is in a slot, back to global memory.
 __device__ __noinline__ void write_back(const Rows rows, int num_rows) {
-  for (int row = 0; row < num_rows; ++row) {
+  for (int row = rows.group; row < num_rows; row += ROW_GROUPS) {
     const u16 slot = rows.slot[row];
     if (slot != NO_SLOT) {
       Row held;
@@ -187,7 +193,7 @@ __device__ __forceinline__ void fetch_row(char* slot, const char* global) {
 // Rows that just got a slot are copied there; await_copies waits for them.
 __device__ __forceinline__ void fetch_rows(const Rows& rows, const RowEntry* entries, int count, int lane) {
   for (int first = 0; first < count; first += 32) {
-    const u32 row = first + lane < count ? entries[first + lane].row : NO_ROW;
+    const u32 row = first + lane < count && rows.has_entry(first + lane) ? entries[first + lane].row : NO_ROW;
     u32 fresh = __ballot_sync(EVERY_LANE, row != NO_ROW && (row & FRESH));
     while (fresh != 0u) {
       const RowEntry& entry = entries[first + __ffs(fresh) - 1];
@@ -197,10 +203,10 @@ __device__ __forceinline__ void fetch_rows(const Rows& rows, const RowEntry* ent
   }
 }
 
-// The sum of the rows of x_{t+1} at clock t.
+// The sum of the rows of x_{t+1} at clock t; this group's part of it.
 __device__ __forceinline__ Units sum_rows(const Rows& rows, const RowEntry* entries, int count) {
   Units sum = zero_units();
-  for (int k = 0; k < count; k += BATCH) {
+  for (int k = rows.group * BATCH; k < count; k += ROW_GROUPS * BATCH) {
     Row row[BATCH];
     float lag[BATCH];
 #pragma unroll
@@ -216,11 +222,11 @@ __device__ __forceinline__ Units sum_rows(const Rows& rows, const RowEntry* entr
 
 // ---- Algorithm 3 for w_u ----
 
-// The rows of a list get their update. Returns the sum of their weights after it, in the order of the list.
+// The rows of a list get their update. Returns the sum of their weights after it, in the order of the list; of this group.
 __device__ __forceinline__ Units update_listed(const Rows& rows, const RowEntry* entries, int count,
                                                const Units& gradient) {
   Units sum = zero_units();
-  for (int k = 0; k < count; k += BATCH) {
+  for (int k = rows.group * BATCH; k < count; k += ROW_GROUPS * BATCH) {
     Row row[BATCH];
 #pragma unroll
     for (int r = 0; r < BATCH; ++r) row[r].load(entries[k + r].address + rows.offset);
@@ -252,7 +258,7 @@ __device__ __forceinline__ Units update_rows(const Rows& rows, const RowClock& c
   for (int first = 0; first < count_t; first += 32) {
     const u32 mine = first + lane < count_t ? entries_t[first + lane].row : NO_ROW;
     const bool leaves = mine != NO_ROW && rows.last[mine & ~FRESH] == clock.step;
-    u32 leaving = __ballot_sync(EVERY_LANE, leaves);
+    u32 leaving = __ballot_sync(EVERY_LANE, leaves && rows.has_entry(first + lane));
     if (first_warp) {  // their slots are free from the next list on
       const u16 slot = leaves ? rows.slot[mine & ~FRESH] : NO_SLOT;
       const u32 giving = __ballot_sync(EVERY_LANE, slot != NO_SLOT);

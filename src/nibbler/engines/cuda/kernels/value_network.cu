@@ -1,8 +1,9 @@
 // Q-learning and QV-learning with one hidden layer over all bits, and their environment, as one persistent kernel.
 //
 // THREADS. A run has BLOCKS blocks that share its hidden units; a worker thread keeps UNITS units (their heads in
-// registers: v, q_a, and the momentum of each) and is the only one that ever touches their weights. MAIN_WARPS
-// more warps keep the clock, hold the meeting of the blocks, choose the action and step the environment.
+// registers: v, q_a, and the momentum of each). There are ROW_GROUPS groups of WORKER_WARPS warps with the same units and
+// heads, who take turns with the rows of w_u: a row is one thread's for each unit in a step. MAIN_WARPS more warps keep
+// the clock, hold the meeting of the blocks, choose the action and step the environment.
 //
 // ONE STEP, given x_t, a_t and x_{t+1}:
 //   lists    everybody: which rows are active, and how far each lags behind.              [barrier]
@@ -13,10 +14,10 @@
 // MEMORY. Rows of w_u and their momentum are in global memory; those that are active are in shared memory as far as
 // they fit, behind the struct `Shared`. See rows.cuh.
 
-constexpr int WORKERS = 32 * WORKER_WARPS;
+constexpr int UNIT_THREADS = 32 * WORKER_WARPS, WORKERS = ROW_GROUPS * UNIT_THREADS;
 constexpr int MAIN_THREADS = 32 * MAIN_WARPS;
 constexpr int THREADS = WORKERS + MAIN_THREADS;
-constexpr int MAIN_BARRIER = 1;
+constexpr int MAIN_BARRIER = 1, WORKER_BARRIER = 2;
 constexpr int ROWS = FEATURES + HIDDEN_BIAS;
 constexpr int ENTRIES = round_up(SLOTS + HIDDEN_BIAS, BATCH);
 constexpr int BOARDS_PER_THREAD = divide_up(BOARDS, MAIN_THREADS);
@@ -38,6 +39,7 @@ struct State {  // device arrays with a leading axis over runs; units are padded
 };
 
 struct Shared {
+  alignas(16) float parts[ROW_GROUPS][ROW_UNITS];  // of what enters the units, by groups
   float sums[WORKER_WARPS][PADDED_SUMS];
   u32 letters[NUM_SUMS * LETTER_STRIDE];
   double rewards[MAIN_WARPS];
@@ -73,9 +75,22 @@ __device__ __forceinline__ void list_active_rows(const Rows& rows, const RowCloc
   }
 }
 
+// What enters this thread's units: the sum of what the groups have written, after a barrier.
+__device__ __forceinline__ Units sum_of_groups(const Shared& shared, const Units& mine, int unit) {
+  if constexpr (ROW_GROUPS == 1) return mine;
+  Units sum = zero_units();
+#pragma unroll
+  for (int g = 0; g < ROW_GROUPS; ++g) add_units(sum, load_units(&shared.parts[g][unit]));
+  return sum;
+}
+
 __device__ void worker_warps(Shared& shared, const Rows& rows, const State& state, const Scalars& scalars, int run,
                              int part, u32 num_steps) {
-  const int rank = threadIdx.x, lane = rank % 32, first_unit = (part * WORKERS + rank) * UNITS;
+  const int rank = threadIdx.x, lane = rank % 32, group = rows.group, unit = rank % UNIT_THREADS * UNITS;  // in this block
+  const int first_unit = part * UNIT_THREADS * UNITS + unit;
+  auto write_part = [&](const Units& mine) {
+    if (ROW_GROUPS > 1) store_units(&shared.parts[group][unit], mine);
+  };
   Units head_v = zero_units(), head_v_momentum = zero_units();
   if (STATE_VALUE) {
     head_v = load_units(state.head_v + (size_t)run * HIDDEN + first_unit);
@@ -91,17 +106,24 @@ __device__ void worker_warps(Shared& shared, const Rows& rows, const State& stat
   Row{zero_units(), zero_units()}.store(rows.in_slot(rows.pool_rows) + rows.offset);
   group_sync<THREADS>(0);  // x_t is listed
   Units z_t = settle_rows(rows, shared.entries[0], ENTRIES, lane);
+  write_part(z_t);
   group_sync<THREADS>(0);
 
   for (u32 i = 0; i < num_steps; ++i) {
     const RowClock clock = {shared.decay, scalars.alpha_main, scalars.nu, (u32)scalars.step + i};
     RowEntry *entries_t = shared.entries[i & 1], *entries_next = shared.entries[(i + 1) & 1];
     list_active_rows<false>(rows, clock, shared.active[(i + 1) & 1], entries_next);
+    z_t = sum_of_groups(shared, z_t, unit);
     group_sync<THREADS>(0);  // listed
 
     fetch_rows(rows, entries_next, ENTRIES, lane);
     await_copies();
-    const Units z_next = sum_rows(rows, entries_next, ENTRIES);
+    Units z_next = sum_rows(rows, entries_next, ENTRIES);
+    if (ROW_GROUPS > 1) {
+      write_part(z_next);
+      group_sync<WORKERS>(WORKER_BARRIER);
+      z_next = sum_of_groups(shared, z_next, unit);
+    }
     Units phi_t, phi_next;
 #pragma unroll
     for (int u = 0; u < UNITS; ++u) {
@@ -113,18 +135,20 @@ __device__ void worker_warps(Shared& shared, const Rows& rows, const State& stat
 #pragma unroll
     for (int a = 1; a < ACTIONS; ++a)
       if (a == action) taken = head_q[a];
-    float sums[PADDED_SUMS];
+    if (group == 0) {
+      float sums[PADDED_SUMS];
 #pragma unroll
-    for (int k = 0; k < PADDED_SUMS; ++k) sums[k] = 0.0f;
-    sums[Q_T] = dot_units(taken, phi_t);
-    if (STATE_VALUE) {
-      sums[V_T] = dot_units(head_v, phi_t);
-      sums[V_NEXT] = dot_units(head_v, phi_next);
+      for (int k = 0; k < PADDED_SUMS; ++k) sums[k] = 0.0f;
+      sums[Q_T] = dot_units(taken, phi_t);
+      if (STATE_VALUE) {
+        sums[V_T] = dot_units(head_v, phi_t);
+        sums[V_NEXT] = dot_units(head_v, phi_next);
+      }
+#pragma unroll
+      for (int a = 0; a < ACTIONS; ++a) sums[Q_NEXT + a] = dot_units(head_q[a], phi_next);
+      warp_sums(sums, lane);
+      if (writes_sum<PADDED_SUMS>(lane)) shared.sums[rank / 32][owned_sum<PADDED_SUMS>(lane)] = sums[0];
     }
-#pragma unroll
-    for (int a = 0; a < ACTIONS; ++a) sums[Q_NEXT + a] = dot_units(head_q[a], phi_next);
-    warp_sums(sums, lane);
-    if (writes_sum<PADDED_SUMS>(lane)) shared.sums[rank / 32][owned_sum<PADDED_SUMS>(lane)] = sums[0];
     group_sync<THREADS>(0);  // summed
     group_sync<THREADS>(0);  // met
 
@@ -139,10 +163,12 @@ __device__ void worker_warps(Shared& shared, const Rows& rows, const State& stat
     for (int a = 0; a < ACTIONS; ++a)
       if (a == action) co_opt(head_q[a], head_q_momentum[a], phi_t, error_q, scalars.alpha_main, scalars.nu);
     z_t = update_rows(rows, clock, entries_t, ENTRIES, entries_next, ENTRIES, gradient, lane, rank < 32);
+    write_part(z_t);
     group_sync<THREADS>(0);  // learned
   }
 
   write_back(rows, ROWS);
+  if (group > 0) return;
   if (STATE_VALUE) {
     store_units(state.head_v + (size_t)run * HIDDEN + first_unit, head_v);
     store_units(state.head_v_momentum + (size_t)run * HIDDEN + first_unit, head_v_momentum);
@@ -286,7 +312,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
   const Rows rows = {reinterpret_cast<char*>(state.hidden + ((size_t)run * ROWS * BLOCKS + part) * 2 * ROW_UNITS),
                      reinterpret_cast<char*>(memory + SHARED_BYTES),
                      pool_rows,
-                     threadIdx.x * (u32)sizeof(Units),
+                     threadIdx.x % UNIT_THREADS * (u32)sizeof(Units),
+                     (int)threadIdx.x / UNIT_THREADS,
                      shared.slot,
                      shared.last,
                      shared.pool};
