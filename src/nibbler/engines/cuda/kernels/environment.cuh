@@ -3,6 +3,7 @@
 // One board per thread at a time. Every block of a run steps the whole environment itself from the same
 // counter-based draws, so that no observation ever crosses between blocks. A board's active features go
 // to BOARD_SLOTS places of its own in the list, -1 where it has fewer, so that no thread waits for another.
+// What would follow each action is worked out before the action is chosen (`foresee`), while others compute its value.
 
 // The outcomes of a state and action, in 64 bytes: most transitions are one trip to memory. Where there are more than
 // eight, pairs lead to other blocks, each with a part of them.
@@ -102,4 +103,94 @@ __device__ __forceinline__ double draw_outcome(const Environment& env, int block
 __device__ __forceinline__ double step_board(const Environment& env, int row_base, int& state, int action, u32 word) {
   const int block = row_base + state * ACTIONS + action;
   return draw_outcome(env, block, load_outcomes(env, block), state, word);
+}
+
+// ---- what would follow each action ----
+
+struct Boards {  // in shared memory
+  int states[BOARDS], row_base[BOARDS], observed_base[BOARDS];
+};
+
+struct Foreseen {  // the next observation, states and rewards for every action; in shared memory
+  Slot active[ACTIONS][SLOTS];
+  int states[ACTIONS][BOARDS];
+  double rewards[ACTIONS][BOARDS];
+};
+
+// The boards at the start of a launch and what they show, and the step that the action then taken leads to, with what they
+// show after it. By COUNT threads, thread `rank`; returns its part of the reward.
+template <int COUNT>
+__device__ __forceinline__ double first_step(const Environment& env, Boards& boards, const int* states, u64 seed, u64 step,
+                                             int action, Slot* active, Slot* active_next, int rank) {
+  double reward = 0.0;
+  for (int board = rank; board < BOARDS; board += COUNT) {
+    const int row_base = env.row_base[board], observed_base = env.observed_base[board];
+    int s = states[board];
+    observe_board(env, board, observed_base, s, active);
+    const uint4 words = draw(seed, STREAM_TRANSITION, step, board / 4);
+    reward += step_board(env, row_base, s, action, lane_of(words, board % 4));
+    observe_board(env, board, observed_base, s, active_next);
+    boards.states[board] = s;
+    boards.row_base[board] = row_base;
+    boards.observed_base[board] = observed_base;
+  }
+  return reward;
+}
+
+// The boards and actions of a thread among COUNT threads, and the words that its transitions are drawn with: actions of
+// one board share a word.
+template <int COUNT>
+struct Transitions {
+  static constexpr int ROUNDS = divide_up(ACTIONS * BOARDS, COUNT);
+  u32 words[ROUNDS];
+
+  __device__ __forceinline__ void draw_words(u64 seed, u64 step, int rank) {
+#pragma unroll
+    for (int r = 0; r < ROUNDS; ++r) {
+      const int board = (rank + r * COUNT) % BOARDS;
+      words[r] = lane_of(draw(seed, STREAM_TRANSITION, step, board / 4), board % 4);
+    }
+  }
+
+  __device__ __forceinline__ void foresee(const Environment& env, const Boards& boards, Foreseen& foreseen,
+                                          int rank) const {
+#pragma unroll
+    for (int first = 0; first < ROUNDS; first += 2) {  // two boards in flight at once
+      OutcomeBlock outcomes[2];
+      int block[2], s[2];
+      double rewards[2];
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int k = rank + min(first + r, ROUNDS - 1) * COUNT, board = k % BOARDS;
+        block[r] = boards.row_base[board] + boards.states[board] * ACTIONS + min(k / BOARDS, ACTIONS - 1);
+        outcomes[r] = load_outcomes(env, block[r]);
+      }
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int k = rank + (first + r) * COUNT;
+        if (first + r < ROUNDS && k < ACTIONS * BOARDS)
+          rewards[r] = draw_outcome(env, block[r], outcomes[r], s[r], words[first + r]);
+      }
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int k = rank + (first + r) * COUNT, a = k / BOARDS, board = k % BOARDS;
+        if (first + r < ROUNDS && k < ACTIONS * BOARDS) {
+          observe_board(env, board, boards.observed_base[board], s[r], foreseen.active[a]);
+          foreseen.states[a][board] = s[r];
+          foreseen.rewards[a][board] = rewards[r];  // last, since it may still be on its way
+        }
+      }
+    }
+  }
+};
+
+// Of what was foreseen, what the action brings; by COUNT threads, thread `rank`, which returns its part of the reward.
+template <int COUNT>
+__device__ __forceinline__ double take_foreseen(const Foreseen& foreseen, int action, Boards& boards, int rank) {
+  double reward = 0.0;
+  for (int board = rank; board < BOARDS; board += COUNT) {
+    reward += foreseen.rewards[action][board];
+    boards.states[board] = foreseen.states[action][board];
+  }
+  return reward;
 }

@@ -129,11 +129,8 @@ struct Shared {
   Control control[2];
   Slot active[3][SLOTS];  // x_t, x_{t+1}, x_{t+2} in turn
   FeatureSet present[3];  // the same as sets
-  int states[BOARDS];
-  Slot possible_active[ACTIONS][SLOTS];  // x_{t+2} and its states for every A_{t+1}
-  int possible_states[ACTIONS][BOARDS];
-  int row_base[BOARDS], observed_base[BOARDS];
-  double possible_rewards[ACTIONS][BOARDS];
+  Boards boards;
+  Foreseen foreseen;  // x_{t+2} for every A_{t+1}
   DecayTable decay;
   float base[HEADS][OWN_FEATURES], base_momentum[HEADS][OWN_FEATURES];
   u32 base_touched[HEADS][OWN_FEATURES];

@@ -81,21 +81,14 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
   u32 bin = 0, in_bin = 0;
   int action = scalars.action;
 
-  // what can be drawn before the action is known: the exploring action, and a word for each board and action
-  constexpr int ROUNDS = divide_up(ACTIONS * BOARDS, BOARD_THREADS);
+  // what can be drawn before the action is known: the exploring action, and the words of the transitions
   const bool has_base = warp == 0, has_boards = MAIN_WARPS == 1 || warp > 0;
   const int board_rank = MAIN_WARPS == 1 ? rank : rank - 32;
   int exploring;
-  u32 words[ROUNDS];
+  Transitions<BOARD_THREADS> transitions;
   auto draw_ahead = [&](u64 step) {
     exploring = exploring_action(scalars.seed, step, scalars.epsilon_threshold);
-    if (has_boards) {
-#pragma unroll
-      for (int r = 0; r < ROUNDS; ++r) {
-        const int board = (board_rank + r * BOARD_THREADS) % BOARDS;
-        words[r] = lane_of(draw(scalars.seed, STREAM_TRANSITION, step, board / 4), board % 4);
-      }
-    }
+    if (has_boards) transitions.draw_words(scalars.seed, step, board_rank);
   };
   draw_ahead(scalars.step + 1);
 
@@ -104,20 +97,11 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
     for (int slot = rank; slot < SLOTS; slot += MAIN_THREADS)
       if (shared.active[turn][slot] >= 0) shared.present[turn].add(shared.active[turn][slot]);
   };
-  double my_reward = 0.0;
   shared.present[0].clear(rank, MAIN_THREADS);
   shared.present[1].clear(rank, MAIN_THREADS);
-  for (int board = rank; board < BOARDS; board += MAIN_THREADS) {
-    const int row_base = env.row_base[board], observed_base = env.observed_base[board];
-    int s = state.states[(size_t)run * BOARDS + board];
-    observe_board(env, board, observed_base, s, shared.active[0]);
-    const uint4 words = draw(scalars.seed, STREAM_TRANSITION, scalars.step, board / 4);
-    my_reward += step_board(env, row_base, s, action, lane_of(words, board % 4));
-    observe_board(env, board, observed_base, s, shared.active[1]);
-    shared.states[board] = s;
-    shared.row_base[board] = row_base;
-    shared.observed_base[board] = observed_base;
-  }
+  double my_reward =
+      first_step<MAIN_THREADS>(env, shared.boards, state.states + (size_t)run * BOARDS, scalars.seed, scalars.step, action,
+                               shared.active[0], shared.active[1], rank);
   if (rank == 0) shared.control[0].action = action;
   sync();
   list_present(0);
@@ -152,35 +136,7 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
       count_own = count_t, count_t = count_next;
     }
     // forward: what would follow each action
-    if (has_boards) {
-#pragma unroll
-      for (int first = 0; first < ROUNDS; first += 2) {  // two boards in flight at once
-        OutcomeBlock outcomes[2];
-        int block[2], s[2];
-        double rewards[2];
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          const int k = board_rank + min(first + r, ROUNDS - 1) * BOARD_THREADS, board = k % BOARDS;
-          block[r] = shared.row_base[board] + shared.states[board] * ACTIONS + min(k / BOARDS, ACTIONS - 1);
-          outcomes[r] = load_outcomes(env, block[r]);
-        }
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          const int k = board_rank + (first + r) * BOARD_THREADS;
-          if (first + r < ROUNDS && k < ACTIONS * BOARDS)
-            rewards[r] = draw_outcome(env, block[r], outcomes[r], s[r], words[first + r]);
-        }
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          const int k = board_rank + (first + r) * BOARD_THREADS, a = k / BOARDS, board = k % BOARDS;
-          if (first + r < ROUNDS && k < ACTIONS * BOARDS) {
-            observe_board(env, board, shared.observed_base[board], s[r], shared.possible_active[a]);
-            shared.possible_states[a][board] = s[r];
-            shared.possible_rewards[a][board] = rewards[r];  // last, since it may still be on its way
-          }
-        }
-      }
-    }
+    if (has_boards) transitions.foresee(env, shared.boards, shared.foreseen, board_rank);
     const bool rewarded = __any_sync(EVERY_LANE, my_reward != 0.0);
     const double warp_reward = rewarded ? warp_sum(my_reward) : 0.0;
     if (lane == 0) shared.rewards[warp] = warp_reward;
@@ -231,13 +187,9 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
 
     // the environment's step t + 1 -> t + 2: of what could follow, what does
     if (i + 1 < num_steps) {
-      my_reward = 0.0;
-      for (int board = rank; board < BOARDS; board += MAIN_THREADS) {
-        my_reward += shared.possible_rewards[next_action][board];
-        shared.states[board] = shared.possible_states[next_action][board];
-      }
+      my_reward = take_foreseen<MAIN_THREADS>(shared.foreseen, next_action, shared.boards, rank);
       for (int slot = rank; slot < SLOTS; slot += MAIN_THREADS) {
-        const Slot feature = shared.possible_active[next_action][slot];
+        const Slot feature = shared.foreseen.active[next_action][slot];
         shared.active[(i + 2) % 3][slot] = feature;
         if (feature >= 0) shared.present[(i + 2) % 3].add(feature);
       }
@@ -281,7 +233,7 @@ __device__ void main_warps(Shared& shared, const State& state, const Environment
   }
   if (part == 0) {
     for (int board = rank; board < BOARDS; board += MAIN_THREADS)
-      state.states[(size_t)run * BOARDS + board] = shared.states[board];
+      state.states[(size_t)run * BOARDS + board] = shared.boards.states[board];
     atomicAdd(state.active_features + run, active_features);
     if (rank == 0) {
 #pragma unroll

@@ -7,9 +7,10 @@
 //
 // ONE STEP, given x_t, a_t and x_{t+1}:
 //   lists    everybody: which rows are active, and how far each lags behind.              [barrier]
-//   forward  workers: hidden units of x_{t+1} (those of x_t are known), dot products.     [barrier]
+//   forward  workers: hidden units of x_{t+1} (those of x_t are known), dot products.
+//            meanwhile main: x_{t+2} for every action that A_{t+1} may be.                 [barrier]
 //   meeting  main: sums over all units, the TD errors, A_{t+1}.                           [barrier]
-//   learn    workers: heads and rows (Algorithm 3). main: environment.                    [barrier]
+//   learn    workers: heads and rows (Algorithm 3). main: hand out x_{t+2}.               [barrier]
 //
 // MEMORY. Rows of w_u and their momentum are in global memory; those that are active are in shared memory as far as
 // they fit, behind the struct `Shared`. See rows.cuh.
@@ -20,7 +21,6 @@ constexpr int THREADS = WORKERS + MAIN_THREADS;
 constexpr int MAIN_BARRIER = 1, WORKER_BARRIER = 2;
 constexpr int ROWS = FEATURES + HIDDEN_BIAS;
 constexpr int ENTRIES = round_up(SLOTS + HIDDEN_BIAS, BATCH);
-constexpr int BOARDS_PER_THREAD = divide_up(BOARDS, MAIN_THREADS);
 enum { Q_T, V_T, V_NEXT, Q_NEXT };  // + action; sums over units
 constexpr int NUM_SUMS = Q_NEXT + ACTIONS;
 constexpr int PADDED_SUMS = power_of_two_from(NUM_SUMS);
@@ -47,7 +47,8 @@ struct Shared {
   float error_v, error_q;
   Slot active[2][SLOTS];
   RowEntry entries[2][ENTRIES];
-  int states[BOARDS];
+  Boards boards;
+  Foreseen foreseen;  // x_{t+2} for every A_{t+1}
   u32 last[ROWS];
   u16 slot[ROWS];
   RowPool pool;
@@ -182,8 +183,8 @@ __device__ void worker_warps(Shared& shared, const Rows& rows, const State& stat
 }
 
 __device__ void main_warps(Shared& shared, const Rows& rows, const State& state, const Environment& env,
-                           const Scalars& scalars, int run, int part, Scalars* scalars_out, u64* mail, double* bins,
-                           u32 num_bins, u32 bin_size) {
+                           const Scalars& scalars, double my_reward, int run, int part, Scalars* scalars_out, u64* mail,
+                           double* bins, u32 num_bins, u32 bin_size) {
   const int rank = threadIdx.x - WORKERS, lane = rank % 32, warp = rank / 32;
   auto sync = [] { group_sync<MAIN_THREADS>(MAIN_BARRIER); };
   u64 action_counts[ACTIONS];
@@ -195,24 +196,9 @@ __device__ void main_warps(Shared& shared, const Rows& rows, const State& state,
   u32 bin = 0, in_bin = 0;
   int action = scalars.action;
 
-  // x_t is listed by the kernel; here the transition to x_{t+1} under a_t
-  double my_reward = 0.0;
-  auto step_boards = [&](u64 step, Slot* active) {
-    my_reward = 0.0;
-#pragma unroll
-    for (int k = 0; k < BOARDS_PER_THREAD; ++k) {
-      const int board = rank + k * MAIN_THREADS;
-      if (board < BOARDS) {
-        int s = shared.states[board];
-        const u32 word = lane_of(draw(scalars.seed, STREAM_TRANSITION, step, board / 4), board % 4);
-        my_reward += step_board(env, env.row_base[board], s, action, word);
-        shared.states[board] = s;
-        observe_board(env, board, env.observed_base[board], s, active);
-      }
-    }
-  };
+  Transitions<MAIN_THREADS> transitions;
+  transitions.draw_words(scalars.seed, scalars.step + 1, rank);
   group_sync<THREADS>(0);  // x_t is listed
-  step_boards(scalars.step, shared.active[1]);
   group_sync<THREADS>(0);
 
   for (u32 i = 0; i < num_steps; ++i) {
@@ -229,6 +215,7 @@ __device__ void main_warps(Shared& shared, const Rows& rows, const State& state,
 #pragma unroll
     for (int w = 0; w < MAIN_WARPS; ++w) reward += shared.rewards[w];
     bin_sum += reward;
+    transitions.foresee(env, shared.boards, shared.foreseen, rank);
     const int exploring = exploring_action(scalars.seed, (u64)step + 1, scalars.epsilon_threshold);
     group_sync<THREADS>(0);  // summed
 
@@ -272,7 +259,12 @@ __device__ void main_warps(Shared& shared, const Rows& rows, const State& state,
 #pragma unroll
     for (int a = 0; a < ACTIONS; ++a) action_counts[a] += a == action;
     action = exploring >= 0 ? exploring : greedy;
-    if (i + 1 < num_steps) step_boards((u64)step + 1, shared.active[i & 1]);
+    if (i + 1 < num_steps) {
+      my_reward = take_foreseen<MAIN_THREADS>(shared.foreseen, action, shared.boards, rank);
+      for (int slot = rank; slot < SLOTS; slot += MAIN_THREADS)
+        shared.active[i & 1][slot] = shared.foreseen.active[action][slot];
+      transitions.draw_words(scalars.seed, (u64)step + 2, rank);
+    }
     if (rank == 0) shared.action = action;
     error_sum += fabsf(STATE_VALUE ? error_v : error_q);
     if (++in_bin == bin_size) {
@@ -286,7 +278,7 @@ __device__ void main_warps(Shared& shared, const Rows& rows, const State& state,
 
   if (part == 0) {
     for (int board = rank; board < BOARDS; board += MAIN_THREADS)
-      state.states[(size_t)run * BOARDS + board] = shared.states[board];
+      state.states[(size_t)run * BOARDS + board] = shared.boards.states[board];
     atomicAdd(state.active_rows + run, active_rows);
     if (rank == 0) {
 #pragma unroll
@@ -319,10 +311,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
                      shared.pool};
   empty_pool<THREADS>(rows, ROWS, threadIdx.x);
   for (int row = threadIdx.x; row < ROWS; row += THREADS) shared.last[row] = state.hidden_last[(size_t)run * ROWS + row];
-  for (int board = threadIdx.x; board < BOARDS; board += THREADS) {
-    shared.states[board] = state.states[(size_t)run * BOARDS + board];
-    observe_board(env, board, env.observed_base[board], shared.states[board], shared.active[0]);
-  }
+  double my_reward = 0.0;
+  if (threadIdx.x >= WORKERS)
+    my_reward = first_step<MAIN_THREADS>(env, shared.boards, state.states + (size_t)run * BOARDS, scalars.seed, scalars.step,
+                                         scalars.action, shared.active[0], shared.active[1], threadIdx.x - WORKERS);
   load_decay(shared.decay, state.decay + (size_t)run * (DECAY_LOW + DECAY_HIGH), threadIdx.x, THREADS);
   if (threadIdx.x == 0) shared.action = scalars.action;
   __syncthreads();
@@ -330,7 +322,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
   if (threadIdx.x < WORKERS) {
     worker_warps(shared, rows, state, scalars, run, part, num_bins * bin_size);
   } else {
-    main_warps(shared, rows, state, env, scalars, run, part, all_scalars + run, mail, bins, num_bins, bin_size);
+    main_warps(shared, rows, state, env, scalars, my_reward, run, part, all_scalars + run, mail, bins, num_bins, bin_size);
   }
   __syncthreads();
   const u32 end = step + num_bins * bin_size;
