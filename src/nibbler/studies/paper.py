@@ -384,8 +384,8 @@ STUDIES: dict[str, PaperStudy] = {
             "beyond",
             "Does Nibbler go on scaling on 256 and 512 boards?",
             "one step further than the paper, whose second experiment ends at 128 boards",
-            "Nibbler on 2 to 128 boards (the runs of the study curves), and with 2 seeds on 256 (320M steps) "
-            "and 512 boards (800M).",
+            "Nibbler on 2 to 128 boards (the runs of the study curves), and with 2 seeds on 256 (350M steps) "
+            "and 512 boards (950M).",
             beyond,
             ("scaling", "curves", "compute"),
             sizes=("smoke", "paper"),
