@@ -4,13 +4,18 @@ Run by `nibbler bench cuda`, or as `python -m nibbler.bench.cuda`. Times are the
 events around some thousand steps, after compilation; each number is the median of some repeats. Nibbler is
 measured twice: early, while selections still churn, and settled, with the selections that a run ends with
 (they are put there, since reaching them takes millions of steps; `nibbler.bench.cpu` says how).
+
+With an agent, units or layouts, one agent alone is measured, as many runs as work side by side, in the layout
+that the engine chooses (`nibbler.engines.cuda.plan`) and in each that is given as changes to it.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +24,7 @@ import numpy as np
 from nibbler.agents.config import AgentConfig, NibblerConfig, QLearningConfig, QVLearningConfig
 from nibbler.bench.cpu import placed_state
 from nibbler.bench.record import write_record
+from nibbler.engines.cuda.plan import NetworkPlan, NibblerPlan, plan_network, plan_nibbler
 from nibbler.envs.multi_catch import multi_catch
 
 BOARDS = (2, 8, 32, 64, 128, 256, 512)
@@ -26,6 +32,8 @@ SWEEP = (32, 128)  # boards and runs of the sweep of Q-learning; large networks 
 EARLY = 2_000  # steps before a measurement
 
 Row = dict[str, Any]
+Plan = NibblerPlan | NetworkPlan
+AGENTS = {"nibbler": NibblerConfig, "q-learning": QLearningConfig, "qv-learning": QVLearningConfig}
 
 
 def run(
@@ -33,10 +41,24 @@ def run(
     repeats: int = 5,
     output: str | Path | None = None,
     echo: Callable[[str], Any] = print,
+    agent: str | None = None,
+    units: int | None = None,
+    layouts: Sequence[str] = (),
 ) -> list[Row]:
-    """Measure microseconds per step and steps per second; prints a table, and writes JSON where told."""
+    """Measure microseconds per step and steps per second; prints a table, and writes JSON where told.
+
+    A layout is what changes in the one that the engine chooses, such as "main_warps=3,batch=8".
+    """
     if repeats < 1 or not boards or min(boards) < 1:
         raise ValueError("boards and repeats must be at least 1")
+    if units is not None and units < 1:
+        raise ValueError("units must be at least 1")
+    if agent is not None and agent not in AGENTS:
+        raise ValueError(f"agent must be one of {', '.join(AGENTS)}, not {agent!r}")
+    chosen = agent or "nibbler"
+    changes = ["", *layouts]
+    for layout in layouts:
+        parse_layout(chosen, layout)  # before anything is measured
     from nibbler.engines.cuda.device import device_name, require_gpu
 
     require_gpu()
@@ -51,6 +73,10 @@ def run(
             write_record("cuda", rows, output, device=device_name(), repeats=repeats)
 
     for count in boards:
+        if agent is not None or units is not None or layouts:
+            for row in _layouts(chosen, units, count, changes, repeats):
+                add(row)
+            continue
         for row in _nibbler(count, repeats):
             add(row)
         if count == SWEEP[0]:
@@ -91,6 +117,58 @@ def _nibbler(boards: int, repeats: int) -> Iterable[Row]:
             for index in range(len(packed.problems)):
                 packed.restore(index, state)
             yield _row(packed, config, boards, phase, repeats)
+
+
+def parse_layout(agent: str, layout: str) -> dict[str, int]:
+    """Fields of a plan and their values, from "main_warps=3,batch=8"."""
+    fields = {field.name for field in dataclasses.fields(NibblerPlan if agent == "nibbler" else NetworkPlan)}
+    changes = {}
+    for change in filter(None, layout.split(",")):
+        name, _, value = change.partition("=")
+        if name not in fields or not value.isdecimal():
+            raise ValueError(
+                f"{change!r} in layout {layout!r} is not FIELD=NUMBER; the fields of a layout of {agent} are "
+                f"{', '.join(sorted(fields))}"
+            )
+        changes[name] = int(value)
+    return changes
+
+
+def _layouts(
+    agent: str, units: int | None, boards: int, layouts: Sequence[str], repeats: int
+) -> Iterable[Row]:
+    """One agent in different layouts, as many runs as work side by side in each."""
+    from nibbler.engines import cuda
+    from nibbler.engines.cuda.network_runs import NetworkRuns
+    from nibbler.engines.cuda.nibbler_runs import NibblerRuns
+
+    env = multi_catch(boards)
+    config: Any = NibblerConfig.for_boards(boards) if agent == "nibbler" else AGENTS[agent]()
+    if units is not None:
+        config = dataclasses.replace(config, hidden_units=units)
+    start = cuda.initial_state(env, config, 0)
+    states = {"": start}
+    kind: Any = NetworkRuns
+    plan: Plan = plan_network(config, boards) if agent != "nibbler" else plan_nibbler(config, boards)
+    if agent == "nibbler":
+        kind, states = NibblerRuns, {"early": start, "settled": placed_state(env, config, start)}
+
+    def opened(layout: str, runs: int = 1) -> Any:
+        changed = dataclasses.replace(plan, **parse_layout(agent, layout))  # type: ignore[arg-type]
+        return kind([(env, config, seed) for seed in range(runs)], changed)
+
+    with ThreadPoolExecutor() as pool:  # compiles side by side
+        sizes = [one.runs_side_by_side for one in pool.map(opened, layouts)]
+    for layout, runs in zip(layouts, sizes, strict=True):
+        packed = opened(layout, runs)
+        for phase, state in states.items():
+            for index in range(runs):
+                packed.restore(index, state)
+            packed.advance_bins(EARLY // 500, 500)
+            row = _row(packed, config, boards, phase, repeats)
+            if layout:
+                row["agent"] += f" ({layout})"
+            yield row
 
 
 def _network(config: AgentConfig, boards: int, runs: int, repeats: int) -> Row:
@@ -148,8 +226,12 @@ def main() -> None:
     parser.add_argument("--boards", type=int, nargs="+", default=list(BOARDS))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--output", type=Path, help="write the rows as JSON, e.g. results/bench/cuda.json")
-    options = parser.parse_args()
-    run(options.boards, options.repeats, options.output)
+    parser.add_argument("--agent", choices=tuple(AGENTS), help="measure this one alone")
+    parser.add_argument("--units", type=int, help="its hidden units")
+    parser.add_argument(
+        "--layouts", nargs="+", default=[], help="changes to its layout: main_warps=3,batch=8"
+    )
+    run(**vars(parser.parse_args()))
 
 
 if __name__ == "__main__":

@@ -27,19 +27,28 @@ BENCHES = {
     "--repeats", type=click.IntRange(1), default=None, help="Measurements of each number; medians count."
 )
 @click.option("--output", type=click.Path(path_type=Path), default=None, help="Write the rows there as JSON.")
-def bench(what: str, boards: tuple[int, ...] | None, repeats: int | None, output: Path | None) -> None:
+@click.option("--agent", default=None, help="cuda: measure this agent alone.")
+@click.option("--units", type=click.IntRange(1), default=None, help="cuda: its hidden units.")
+@click.option(
+    "--layout",
+    "layouts",
+    multiple=True,
+    help="cuda: what to change in the layout that the engine chooses, such as main_warps=3,batch=8; "
+    "may be given several times.",
+)
+def bench(what: str, **given: Any) -> None:
     """Measure speed on this machine: env, cpu, cuda, jax or plain-jax.
 
     \b
     Examples:
       nibbler bench env
       nibbler bench cpu --boards 2,8 --repeats 5 --output cpu.json
+      nibbler bench cuda --boards 32 --agent q-learning --layout row_groups=2
     """
     module = importlib.import_module(f"nibbler.bench.{what.replace('-', '_')}")
     accepted = inspect.signature(module.run).parameters
-    given: dict[str, Any] = {"boards": boards, "repeats": repeats, "output": output}
-    options = {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in given.items() if value is not None and value != ()}
     for name in options:
         if name not in accepted:
-            raise click.UsageError(f"bench {what} has no --{name}")
+            raise click.UsageError(f"bench {what} has no --{'layout' if name == 'layouts' else name}")
     module.run(**options)

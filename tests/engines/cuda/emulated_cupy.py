@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -114,6 +115,16 @@ class Device:
     }
 
 
+class Event:
+    """A moment of a stream."""
+
+    def record(self) -> None:
+        self.time = time.perf_counter()
+
+    def synchronize(self) -> None:
+        pass
+
+
 def guarded(values: np.ndarray) -> Array:
     """A copy with no memory behind it: a kernel that goes beyond its end stops the process."""
     page = mmap.PAGESIZE
@@ -142,6 +153,8 @@ def module() -> ModuleType:
     fake.cuda = SimpleNamespace(
         Device=Device,
         Stream=lambda non_blocking: nullcontext(),
+        Event=Event,
+        get_elapsed_time=lambda begin, end: 1e3 * (end.time - begin.time),
         get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None),
         runtime=SimpleNamespace(
             CUDARuntimeError=LaunchError,

@@ -5,6 +5,7 @@ barrier: without it, the order shows in the bits.
 """
 
 import dataclasses
+import json
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 import nibbler
 from nibbler.agents.config import NibblerConfig, QLearningConfig, QVLearningConfig
 from nibbler.agents.registry import default_config
+from nibbler.bench import cuda as bench
 from nibbler.engines import cuda
 from nibbler.engines.cuda import device
 from nibbler.engines.cuda.network_runs import NetworkRuns
@@ -229,6 +231,38 @@ print("beyond", flush=True)
     outcome = subprocess.run([sys.executable, "-c", beyond], capture_output=True, text=True, check=False)
     assert outcome.stdout == "within\n"
     assert outcome.returncode == -signal.SIGSEGV
+
+
+def test_layouts_are_measured_beside_each_other(monkeypatch, tmp_path):
+    monkeypatch.setattr(bench, "EARLY", 500)
+    monkeypatch.setitem(emulated_cupy.Device.attributes, "MultiProcessorCount", 1)
+    lines, path = [], tmp_path / "cuda.json"
+    options = {"boards": (1,), "repeats": 1, "units": 32, "echo": lines.append, "output": path}
+    bench.run(agent="q-learning", layouts=["row_groups=2,batch=2"], **options)
+    rows = json.loads(path.read_text())["rows"]
+    label = "q-learning, 32 units"
+    assert [row["agent"] for row in rows] == [label, f"{label} (row_groups=2,batch=2)"]
+    assert [len(line.split("|")) for line in lines] == [9] * 4
+    assert all(row["microseconds_per_step"] > 0 for row in rows)
+    assert "1 blocks of 64 threads" in rows[0]["layout"]
+    assert "1 blocks of 96 threads" in rows[1]["layout"]
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (
+            {"layouts": ["main_warps=2,row_groups=2"]},
+            "the fields of a layout of nibbler are batch, blocks_per_sm",
+        ),
+        ({"layouts": ["main_warps"]}, "'main_warps' in layout 'main_warps' is not FIELD=NUMBER"),
+        ({"agent": "rainbow"}, "agent must be one of nibbler, q-learning, qv-learning, not 'rainbow'"),
+        ({"units": 0}, "units must be at least 1"),
+    ],
+)
+def test_a_layout_that_there_is_not_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        bench.run(**options)
 
 
 def broken(monkeypatch, old, new):
