@@ -50,7 +50,6 @@ struct Meeting {  // of the lanes of a warp, or of the threads at a barrier; two
   int arrived = 0;
   unsigned generation = 0;
   uint64_t words[2][LANES];
-  bool any[2] = {false, false};
 };
 
 struct Block {
@@ -85,7 +84,6 @@ inline unsigned meet(Meeting& meeting, int count) {
   progress = true;
   if (++meeting.arrived == count) {
     meeting.arrived = 0;
-    meeting.any[(generation + 1) & 1] = false;
     ++meeting.generation;
   } else {
     current->waits_for = &meeting;
@@ -188,13 +186,6 @@ void barrier_sync(int barrier) {
   emulator::meet_at_barrier(barrier, COUNT);
 }
 inline void barrier_sync(int barrier, int count) { emulator::meet_at_barrier(barrier, count); }
-template <int COUNT>
-bool barrier_any(bool here, int barrier) {
-  emulator::Meeting& meeting = emulator::current->block->barriers[barrier];
-  meeting.any[meeting.generation & 1] |= here;
-  const unsigned parity = emulator::meet(meeting, COUNT);
-  return meeting.any[parity];
-}
 inline void store_relaxed(unsigned long long* address, unsigned long long word) {
   *address = word;
   emulator::progress = true;

@@ -29,18 +29,6 @@ __device__ __forceinline__ void group_sync(int barrier) {
   }
 }
 
-// True in every thread if it is true in one thread of the group; also a barrier.
-template <int COUNT>
-__device__ __forceinline__ bool group_any(bool here, int barrier) {
-  if constexpr (COUNT == 32) {
-    const bool any = __any_sync(EVERY_LANE, here);
-    __syncwarp();
-    return any;
-  } else {
-    return barrier_any<COUNT>(here, barrier);
-  }
-}
-
 // ---- Philox4x32-10, keyed by (seed, stream), counted by (step, slot) ----
 
 __device__ inline uint4 draw(u64 seed, u32 stream, u64 step, u32 slot) {

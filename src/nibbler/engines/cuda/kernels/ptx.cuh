@@ -1,7 +1,6 @@
 // The instructions that CUDA C++ has no words for, each as a function. Included first.
 // tests/engines/cuda/emulator.h has the same functions for a processor without a GPU, and defines EMULATED.
 
-typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -16,23 +15,6 @@ __device__ __forceinline__ void barrier_sync(int barrier) {
 
 __device__ __forceinline__ void barrier_sync(int barrier, int count) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(count) : "memory");
-}
-
-// The same; true for all of them if it is true for one.
-template <int COUNT>
-__device__ __forceinline__ bool barrier_any(bool here, int barrier) {
-  int result;
-  asm volatile(
-      "{\n"
-      " .reg .pred here, any;\n"
-      " setp.ne.s32 here, %1, 0;\n"
-      " bar.red.or.pred any, %2, %3, here;\n"
-      " selp.s32 %0, 1, 0, any;\n"
-      "}\n"
-      : "=r"(result)
-      : "r"((int)here), "r"(barrier), "n"(COUNT)
-      : "memory");
-  return result != 0;
 }
 
 // Words that blocks exchange through global memory.
