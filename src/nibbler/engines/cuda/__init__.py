@@ -6,7 +6,7 @@ as on every engine, so environments agree bit for bit with the CPU, and checkpoi
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,22 +69,45 @@ def open_packed_runs(problems: Sequence[Problem]) -> Any:
         raise ValueError("no runs were given")
     if len({shape_key(env, config) for env, config, _ in problems}) > 1:
         raise ValueError("runs of different shapes cannot share a launch; group them by `shape_key` first")
-    from nibbler.engines.cuda.network_runs import NetworkRuns
-    from nibbler.engines.cuda.nibbler_runs import NibblerRuns
-
-    kind: Any = NibblerRuns if isinstance(problems[0][1], NibblerConfig) else NetworkRuns
-    packed = kind(problems)
+    packed = _allocate(problems)
     for index, (env, config, seed) in enumerate(problems):
         packed.restore(index, initial_state(env, config, seed))
     return packed
 
 
+def _allocate(problems: Sequence[Problem]) -> Any:
+    """Room on the GPU for runs of one shape."""
+    from nibbler.engines.cuda.network_runs import NetworkRuns
+    from nibbler.engines.cuda.nibbler_runs import NibblerRuns
+
+    kind: Any = NibblerRuns if isinstance(problems[0][1], NibblerConfig) else NetworkRuns
+    return kind(problems)
+
+
+class _Sizes(NamedTuple):
+    """What one run of a shape takes of the GPU."""
+
+    side_by_side: int
+    bytes: int
+    blocks: int
+
+
+_known_sizes: dict[tuple[Any, ...], _Sizes] = {}
+
+
+def _sizes(env: Environment, config: AgentConfig) -> _Sizes:
+    key = shape_key(env, config)
+    if key not in _known_sizes:
+        one = _allocate([(env, config, 0)])
+        _known_sizes[key] = _Sizes(one.runs_side_by_side, one.bytes_per_run, one.blocks)
+    return _known_sizes[key]
+
+
 def room_for(env: Environment, config: AgentConfig) -> int:
     """How many runs of this shape to give to the GPU at once: as many as work side by side and fit."""
-    cupy = require_gpu()
-    one = open_packed_runs([(env, config, 0)])
-    free = cupy.cuda.runtime.memGetInfo()[0]
-    return max(1, min(one.runs_side_by_side, int(0.8 * free) // one.bytes_per_run))
+    sizes = _sizes(env, config)
+    free = require_gpu().cuda.runtime.memGetInfo()[0]
+    return max(1, min(sizes.side_by_side, int(0.8 * free) // sizes.bytes))
 
 
 def multiprocessors_per_run(env: Environment, config: AgentConfig) -> int:
@@ -93,7 +116,7 @@ def multiprocessors_per_run(env: Environment, config: AgentConfig) -> int:
     Blocks wait for each other, so launches that share the device must all be resident at once. They are, if
     together they have no more blocks than there are multiprocessors.
     """
-    return int(open_packed_runs([(env, config, 0)]).blocks)
+    return _sizes(env, config).blocks
 
 
 def num_multiprocessors() -> int:
