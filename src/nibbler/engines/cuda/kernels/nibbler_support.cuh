@@ -56,24 +56,27 @@ struct Support {
 
   // The same for all questions of the block, by all of their threads.
   __device__ __forceinline__ void sum_together(u32 i) const {
-    const Slot *active_t = shared.active[i % 3], *active_next = shared.active[(i + 1) % 3];
     const int lane = threadIdx.x % 32;
     float sums[2 * SIDE_BY_SIDE] = {};
-#pragma unroll
-    for (int c = 0; c < chunks<ALL_QUESTION_THREADS>(); ++c) {
-      const int feature_t = feature_at<ALL_QUESTION_THREADS>(active_t, c, threadIdx.x);
-      const int feature_next = feature_at<ALL_QUESTION_THREADS>(active_next, c, threadIdx.x);
-      if (feature_t >= 0) add(weights_of<SIDE_BY_SIDE>(weights, feature_t), sums);
-      if (feature_next >= 0) add(weights_of<SIDE_BY_SIDE>(weights, feature_next), sums + SIDE_BY_SIDE);
-    }
+    add_weights(shared.active[i % 3], sums);
+    add_weights(shared.active[(i + 1) % 3], sums + SIDE_BY_SIDE);
     warp_sums(sums, lane);
     if (writes_sum<2 * SIDE_BY_SIDE>(lane))
       shared.support_sums[threadIdx.x / 32][owned_sum<2 * SIDE_BY_SIDE>(lane)] = sums[0];
   }
 
-  __device__ static __forceinline__ void add(const Weights<SIDE_BY_SIDE>& more, float* sums) {
+  __device__ __forceinline__ void add_weights(const Slot* active, float* sums) const {
+    constexpr int CHUNKS = chunks<ALL_QUESTION_THREADS>();
+    Weights<SIDE_BY_SIDE> w[CHUNKS] = {};
 #pragma unroll
-    for (int j = 0; j < SIDE_BY_SIDE; ++j) sums[j] += more.x[j];
+    for (int c = 0; c < CHUNKS; ++c) {  // all loads at once
+      const int feature = feature_at<ALL_QUESTION_THREADS>(active, c, threadIdx.x);
+      if (feature >= 0) w[c] = weights_of<SIDE_BY_SIDE>(weights, feature);
+    }
+#pragma unroll
+    for (int c = 0; c < CHUNKS; ++c)
+#pragma unroll
+      for (int j = 0; j < SIDE_BY_SIDE; ++j) sums[j] += w[c].x[j];
   }
 
   // After barrier 1: C_{t+1} and the sums over the question's warps give its error, and the weights of x_t learn.

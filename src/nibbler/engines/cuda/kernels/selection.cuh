@@ -144,7 +144,7 @@ __device__ __forceinline__ void follow_swap(Selection& s) {
 // `active` and `present` are x_t; `selection_of(j)` is the selection of learner j, of which there are `learners`.
 template <int COUNT, int N, typename SelectionOf>
 __device__ __forceinline__ void update_linear(float* weights, float* momentum, const Slot* active,
-                                              const FeatureSet& present, const Weights<N>& error, int learners,
+                                              const FeatureSet& present, const Weights<N> error, int learners,
                                               float alpha, float nu, int rank, SelectionOf selection_of) {
   if constexpr (LINEAR_MOMENTUM) {
     for (int f = rank; f < FEATURES; f += COUNT) {
