@@ -22,8 +22,10 @@ from typing import Any
 import numpy as np
 
 from nibbler.agents.config import AgentConfig, NibblerConfig, QLearningConfig, QVLearningConfig
+from nibbler.agents.registry import default_config
 from nibbler.bench.cpu import placed_state
 from nibbler.bench.record import write_record
+from nibbler.engines.cuda import AGENTS
 from nibbler.engines.cuda.plan import NetworkPlan, NibblerPlan, plan_network, plan_nibbler
 from nibbler.envs.multi_catch import multi_catch
 
@@ -32,8 +34,6 @@ SWEEP = (32, 128)  # boards and runs of the sweep of Q-learning; large networks 
 EARLY = 2_000  # steps before a measurement
 
 Row = dict[str, Any]
-Plan = NibblerPlan | NetworkPlan
-AGENTS = {"nibbler": NibblerConfig, "q-learning": QLearningConfig, "qv-learning": QVLearningConfig}
 
 
 def run(
@@ -43,22 +43,21 @@ def run(
     echo: Callable[[str], Any] = print,
     agent: str | None = None,
     units: int | None = None,
-    layouts: Sequence[str] = (),
+    layout: Sequence[str] = (),
 ) -> list[Row]:
     """Measure microseconds per step and steps per second; prints a table, and writes JSON where told.
 
-    A layout is what changes in the one that the engine chooses, such as "main_warps=3,batch=8".
+    Each of `layout` is what changes in the one that the engine chooses, such as "main_warps=3,batch=8".
     """
     if repeats < 1 or not boards or min(boards) < 1:
         raise ValueError("boards and repeats must be at least 1")
     if units is not None and units < 1:
         raise ValueError("units must be at least 1")
     if agent is not None and agent not in AGENTS:
-        raise ValueError(f"agent must be one of {', '.join(AGENTS)}, not {agent!r}")
+        raise ValueError(f"agent must be one of {', '.join(sorted(AGENTS))}, not {agent!r}")
     chosen = agent or "nibbler"
-    changes = ["", *layouts]
-    for layout in layouts:
-        parse_layout(chosen, layout)  # before anything is measured
+    for changes in layout:
+        parse_layout(chosen, changes)  # before anything is measured
     from nibbler.engines.cuda.device import device_name, require_gpu
 
     require_gpu()
@@ -73,8 +72,8 @@ def run(
             write_record("cuda", rows, output, device=device_name(), repeats=repeats)
 
     for count in boards:
-        if agent is not None or units is not None or layouts:
-            for row in _layouts(chosen, units, count, changes, repeats):
+        if agent is not None or units is not None or layout:
+            for row in _layouts(chosen, units, count, ["", *layout], repeats):
                 add(row)
             continue
         for row in _nibbler(count, repeats):
@@ -139,23 +138,19 @@ def _layouts(
 ) -> Iterable[Row]:
     """One agent in different layouts, as many runs as work side by side in each."""
     from nibbler.engines import cuda
-    from nibbler.engines.cuda.network_runs import NetworkRuns
-    from nibbler.engines.cuda.nibbler_runs import NibblerRuns
 
     env = multi_catch(boards)
-    config: Any = NibblerConfig.for_boards(boards) if agent == "nibbler" else AGENTS[agent]()
-    if units is not None:
-        config = dataclasses.replace(config, hidden_units=units)
+    settings = {} if units is None else {"hidden_units": units}
+    config: Any = default_config(agent, boards, env.num_features, **settings)
     start = cuda.initial_state(env, config, 0)
     states = {"": start}
-    kind: Any = NetworkRuns
-    plan: Plan = plan_network(config, boards) if agent != "nibbler" else plan_nibbler(config, boards)
+    plan: Any = plan_network(config, boards) if agent != "nibbler" else plan_nibbler(config, boards)
     if agent == "nibbler":
-        kind, states = NibblerRuns, {"early": start, "settled": placed_state(env, config, start)}
+        states = {"early": start, "settled": placed_state(env, config, start)}
 
     def opened(layout: str, runs: int = 1) -> Any:
-        changed = dataclasses.replace(plan, **parse_layout(agent, layout))  # type: ignore[arg-type]
-        return kind([(env, config, seed) for seed in range(runs)], changed)
+        changed = dataclasses.replace(plan, **parse_layout(agent, layout))
+        return cuda.allocate([(env, config, seed) for seed in range(runs)], changed)
 
     with ThreadPoolExecutor() as pool:  # compiles side by side
         sizes = [one.runs_side_by_side for one in pool.map(opened, layouts)]
@@ -228,9 +223,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="write the rows as JSON, e.g. results/bench/cuda.json")
     parser.add_argument("--agent", choices=tuple(AGENTS), help="measure this one alone")
     parser.add_argument("--units", type=int, help="its hidden units")
-    parser.add_argument(
-        "--layouts", nargs="+", default=[], help="changes to its layout: main_warps=3,batch=8"
-    )
+    parser.add_argument("--layout", nargs="+", default=[], help="changes to its layout: main_warps=3,batch=8")
     run(**vars(parser.parse_args()))
 
 

@@ -31,7 +31,6 @@ BENCHES = {
 @click.option("--units", type=click.IntRange(1), default=None, help="cuda: its hidden units.")
 @click.option(
     "--layout",
-    "layouts",
     multiple=True,
     help="cuda: what to change in the layout that the engine chooses, such as main_warps=3,batch=8; "
     "may be given several times.",
@@ -50,5 +49,5 @@ def bench(what: str, **given: Any) -> None:
     options = {name: value for name, value in given.items() if value is not None and value != ()}
     for name in options:
         if name not in accepted:
-            raise click.UsageError(f"bench {what} has no --{'layout' if name == 'layouts' else name}")
+            raise click.UsageError(f"bench {what} has no --{name}")
     module.run(**options)

@@ -19,6 +19,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #define EMULATED
@@ -262,26 +263,10 @@ T atomicSub(T* address, U value) {
   *address -= (T)value;
   return before;
 }
-inline unsigned atomicOr(unsigned* address, unsigned value) {
-  const unsigned before = *address;
-  *address = before | value;
-  return before;
-}
-inline unsigned atomicAnd(unsigned* address, unsigned value) {
-  const unsigned before = *address;
-  *address = before & value;
-  return before;
-}
-inline unsigned atomicMin(unsigned* address, unsigned value) {
-  const unsigned before = *address;
-  *address = std::min(before, value);
-  return before;
-}
-inline unsigned atomicMax(unsigned* address, unsigned value) {
-  const unsigned before = *address;
-  *address = std::max(before, value);
-  return before;
-}
+inline unsigned atomicOr(unsigned* address, unsigned value) { return std::exchange(*address, *address | value); }
+inline unsigned atomicAnd(unsigned* address, unsigned value) { return std::exchange(*address, *address & value); }
+inline unsigned atomicMin(unsigned* address, unsigned value) { return std::exchange(*address, std::min(*address, value)); }
+inline unsigned atomicMax(unsigned* address, unsigned value) { return std::exchange(*address, std::max(*address, value)); }
 template <typename A, typename B>
 std::common_type_t<A, B> min(A a, B b) {
   return b < a ? b : a;

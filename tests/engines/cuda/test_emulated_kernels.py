@@ -238,7 +238,7 @@ def test_layouts_are_measured_beside_each_other(monkeypatch, tmp_path):
     monkeypatch.setitem(emulated_cupy.Device.attributes, "MultiProcessorCount", 1)
     lines, path = [], tmp_path / "cuda.json"
     options = {"boards": (1,), "repeats": 1, "units": 32, "echo": lines.append, "output": path}
-    bench.run(agent="q-learning", layouts=["row_groups=2,batch=2"], **options)
+    bench.run(agent="q-learning", layout=["row_groups=2,batch=2"], **options)
     rows = json.loads(path.read_text())["rows"]
     label = "q-learning, 32 units"
     assert [row["agent"] for row in rows] == [label, f"{label} (row_groups=2,batch=2)"]
@@ -252,10 +252,10 @@ def test_layouts_are_measured_beside_each_other(monkeypatch, tmp_path):
     "options, message",
     [
         (
-            {"layouts": ["main_warps=2,row_groups=2"]},
+            {"layout": ["main_warps=2,row_groups=2"]},
             "the fields of a layout of nibbler are batch, blocks_per_sm",
         ),
-        ({"layouts": ["main_warps"]}, "'main_warps' in layout 'main_warps' is not FIELD=NUMBER"),
+        ({"layout": ["main_warps"]}, "'main_warps' in layout 'main_warps' is not FIELD=NUMBER"),
         ({"agent": "rainbow"}, "agent must be one of nibbler, q-learning, qv-learning, not 'rainbow'"),
         ({"units": 0}, "units must be at least 1"),
     ],

@@ -69,19 +69,19 @@ def open_packed_runs(problems: Sequence[Problem]) -> Any:
         raise ValueError("no runs were given")
     if len({shape_key(env, config) for env, config, _ in problems}) > 1:
         raise ValueError("runs of different shapes cannot share a launch; group them by `shape_key` first")
-    packed = _allocate(problems)
+    packed = allocate(problems)
     for index, (env, config, seed) in enumerate(problems):
         packed.restore(index, initial_state(env, config, seed))
     return packed
 
 
-def _allocate(problems: Sequence[Problem]) -> Any:
-    """Room on the GPU for runs of one shape."""
+def allocate(problems: Sequence[Problem], plan: Any = None) -> Any:
+    """Room on the GPU for runs of one shape, in the layout of a plan if one is given; `restore` fills it."""
     from nibbler.engines.cuda.network_runs import NetworkRuns
     from nibbler.engines.cuda.nibbler_runs import NibblerRuns
 
     kind: Any = NibblerRuns if isinstance(problems[0][1], NibblerConfig) else NetworkRuns
-    return kind(problems)
+    return kind(problems, plan)
 
 
 class _Sizes(NamedTuple):
@@ -98,7 +98,7 @@ _known_sizes: dict[tuple[Any, ...], _Sizes] = {}
 def _sizes(env: Environment, config: AgentConfig) -> _Sizes:
     key = shape_key(env, config)
     if key not in _known_sizes:
-        one = _allocate([(env, config, 0)])
+        one = allocate([(env, config, 0)])
         _known_sizes[key] = _Sizes(one.runs_side_by_side, one.bytes_per_run, one.blocks)
     return _known_sizes[key]
 
