@@ -29,6 +29,14 @@ __device__ __forceinline__ void group_sync(int barrier) {
   }
 }
 
+// Passed twice. Once would do, but then racecheck takes what is read behind this barrier for a race (docs/cuda.md), and
+// would not be heard when it finds one.
+template <int COUNT>
+__device__ __forceinline__ void group_sync_twice(int barrier) {
+  group_sync<COUNT>(barrier);
+  group_sync<COUNT>(barrier);
+}
+
 // ---- Philox4x32-10, keyed by (seed, stream), counted by (step, slot) ----
 
 __device__ inline uint4 draw(u64 seed, u32 stream, u64 step, u32 slot) {

@@ -137,12 +137,8 @@ struct Shared {
   u16 own_active[2][OWN_FEATURES];  // of x_t and x_{t+1}
 };
 
-// The barriers of a step, for all threads of the block. The first is passed twice: once would do, but then racecheck
-// takes the reading of `sums` behind it for a race (docs/cuda.md), and would not be heard when it finds one.
-__device__ __forceinline__ void barrier_1() {
-  group_sync<THREADS>(0);
-  group_sync<THREADS>(0);
-}
+// The barriers of a step, for all threads of the block.
+__device__ __forceinline__ void barrier_1() { group_sync_twice<THREADS>(0); }
 __device__ __forceinline__ void barrier_2() { group_sync<THREADS>(0); }
 
 // R_{t+1} in the order of the warps, after barrier 1.

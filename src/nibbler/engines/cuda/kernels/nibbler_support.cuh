@@ -103,7 +103,7 @@ struct Support {
 
   // The same for all questions of the block, once each has written its error.
   __device__ __forceinline__ void learn_together(u32 i, const Scalars& scalars) const {
-    all_questions_sync();
+    group_sync_twice<ALL_QUESTION_THREADS>(ALL_QUESTIONS_BARRIER);
     update_linear<ALL_QUESTION_THREADS, SIDE_BY_SIDE>(
         weights, momentum, shared.active[i % 3], shared.present[i % 3], shared.support_errors, learners,
         scalars.alpha_linear, scalars.linear_nu, threadIdx.x,

@@ -236,7 +236,10 @@ __device__ __forceinline__ Units update_listed(const Rows& rows, const RowEntry*
       add_units(sum, row[r].w);
     }
 #pragma unroll
-    for (int r = 0; r < BATCH; ++r) row[r].store(entries[k + r].address + rows.offset);
+    for (int r = 0; r < BATCH; ++r) {
+      // all groups read the row of zeros, so that none may write it
+      if (ROW_GROUPS == 1 || entries[k + r].row != NO_ROW) row[r].store(entries[k + r].address + rows.offset);
+    }
   }
   return sum;
 }
@@ -280,7 +283,9 @@ __device__ __forceinline__ Units update_rows(const Rows& rows, const RowClock& c
       for (int r = 0; r < LEAVING_BATCH; ++r) {
         const int k = first + (leaving != 0u ? __ffs(leaving) - 1 : 0);
         to[r] = leaving != 0u ? rows.in_global_memory(entries_t[k].row & ~FRESH) + rows.offset : nullptr;
-        row[r].load(entries_t[k].address + rows.offset);
+        // where none is left, any row of this thread's may be read, and in one group all are
+        const bool own = ROW_GROUPS == 1 || leaving != 0u;
+        row[r].load((own ? entries_t[k].address : rows.in_slot(rows.pool_rows)) + rows.offset);
         leaving &= leaving - 1u;
       }
 #pragma unroll

@@ -104,7 +104,7 @@ __device__ void worker_warps(Shared& shared, const Rows& rows, const State& stat
     head_q[a] = load_units(state.head_q + at);
     head_q_momentum[a] = load_units(state.head_q_momentum + at);
   }
-  Row{zero_units(), zero_units()}.store(rows.in_slot(rows.pool_rows) + rows.offset);
+  if (group == 0) Row{zero_units(), zero_units()}.store(rows.in_slot(rows.pool_rows) + rows.offset);
   group_sync<THREADS>(0);  // x_t is listed
   Units z_t = settle_rows(rows, shared.entries[0], ENTRIES, lane);
   write_part(z_t);
@@ -150,7 +150,7 @@ __device__ void worker_warps(Shared& shared, const Rows& rows, const State& stat
       warp_sums(sums, lane);
       if (writes_sum<PADDED_SUMS>(lane)) shared.sums[rank / 32][owned_sum<PADDED_SUMS>(lane)] = sums[0];
     }
-    group_sync<THREADS>(0);  // summed
+    group_sync_twice<THREADS>(0);  // summed
     group_sync<THREADS>(0);  // met
 
     // Algorithm 3 with the reward as cumulant
@@ -217,7 +217,7 @@ __device__ void main_warps(Shared& shared, const Rows& rows, const State& state,
     bin_sum += reward;
     transitions.foresee(env, shared.boards, shared.foreseen, rank);
     const int exploring = exploring_action(scalars.seed, (u64)step + 1, scalars.epsilon_threshold);
-    group_sync<THREADS>(0);  // summed
+    group_sync_twice<THREADS>(0);  // summed
 
     const u32 tag = step + 1u;
     u64* box = mail + (size_t)((run * 2 + (i & 1)) * NUM_SUMS) * BLOCKS;
