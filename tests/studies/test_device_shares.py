@@ -80,3 +80,15 @@ def test_a_pack_takes_what_is_free_if_that_is_half_of_what_it_wants():
         assert (first(), second()) == (0.4, 0.6)
     with shares.take(40, 1) as (admitted, share):  # more to a part, since nobody is beside them
         assert (admitted, share()) == (40, 1.0)
+
+
+def test_a_pack_alone_on_the_device_has_all_of_its_runs_there():
+    shares = DeviceShares(10)
+    with shares.take(5, 3) as (admitted, share):  # two blocks of them share a part, so that five fit
+        assert (admitted, share()) == (5, 1.0)
+        other = threading.Thread(target=lambda: shares.take(1, 1).__enter__(), daemon=True)
+        other.start()
+        other.join(timeout=0.05)
+        assert other.is_alive()  # three runs would have left a part for it
+    other.join(timeout=60)
+    assert not other.is_alive()

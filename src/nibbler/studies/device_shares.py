@@ -39,7 +39,8 @@ class DeviceShares:
             try:
                 self._changed.wait_for(lambda: self._waiting[0] is ticket and 2 * room() >= most)
                 admitted = room()
-                parts = admitted * each
+                alone = self._taken == 0 and runs > admitted == most
+                parts = self._total if alone else admitted * each
                 self._taken += parts
             finally:
                 self._waiting.remove(ticket)
