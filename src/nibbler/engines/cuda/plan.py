@@ -109,7 +109,7 @@ def plan_nibbler(config: NibblerConfig, num_boards: int) -> NibblerPlan:
         return NibblerPlan(4, 2, 1, 1)
     if questions <= 128:  # more runs side by side, unless questions are large
         per_block, warps = (4, 2) if config.hidden_units <= 256 else (2, 4)
-        return NibblerPlan(per_block, warps, 4 if questions <= 64 else 7, 1)
+        return NibblerPlan(per_block, warps, 3 if per_block == 4 else 4, 1)
     if questions <= 256:
         return NibblerPlan(2, 4, 7, 1, discovery_apart=1)
     # More features than fit on chip beside so many questions: their linear weights stay in global memory.
@@ -120,10 +120,11 @@ def plan_nibbler(config: NibblerConfig, num_boards: int) -> NibblerPlan:
 
 
 def plan_network(config: ValueNetworkConfig, num_boards: int) -> NetworkPlan:
-    """A plan by the number of hidden units."""
-    board_warps = max(1, min(4, -(-num_boards // 32)))
+    """A plan by the number of hidden units and, since each board has active rows, of boards."""
     units = config.hidden_units
-    small = num_boards <= 16  # the active rows of two runs fit on chip
-    return NetworkPlan(
-        min(4, -(-units // 32)), -(-units // 256), board_warps, blocks_per_sm=2 if small else 1
-    )
+    warps, blocks = min(4, -(-units // 32)), -(-units // 256)
+    if num_boards > 16:
+        return NetworkPlan(warps, blocks, max(2, min(4, -(-num_boards // 32))), row_groups=4)
+    if num_boards <= 8 and units > 256:  # the active rows of two runs fit on chip, also with more units in a block
+        return NetworkPlan(8, -(-units // 512), 1, blocks_per_sm=2)
+    return NetworkPlan(warps, blocks, 1, blocks_per_sm=2)
