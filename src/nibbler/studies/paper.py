@@ -35,6 +35,7 @@ from nibbler.studies.spec import RunSpec, Study
 
 FAST_KAPPA = 0.005 * math.sqrt(2.0)  # Nibbler+
 CONSTANT_STEP_SIZE = NibblerConfig.for_boards(8).main_alpha  # Table 1's on 8 boards, for larger problems
+Q_UNITS = (32, 64, 128, 256, 512, 1024)  # of Q-learning, in all
 WINDOW = 11  # bins of smoothing under TimestepsToThreshold: 110k steps at 10k per bin
 
 # What the paper leaves open: the other reading, one departure from the default at a time.
@@ -137,8 +138,8 @@ def q_sweep(size: str) -> list[RunSpec]:
             for momentum in momenta:
                 for step_size in step_sizes:
                     agent = q_agent(hidden_units=units, step_size=step_size, momentum=momentum)
-                    own = "step_size" in agent or "momentum" in agent  # others have it too, if not
-                    specs += runs(size, n, agent, seeds, steps.get(n), packs=own)
+                    shared = agent.keys() <= {"name", "hidden_units"} and units in Q_UNITS  # by other studies
+                    specs += runs(size, n, agent, seeds, steps.get(n), packs=not shared)
         if size == "paper":
             specs += runs(size, n, nibbler_agent(n), seeds_for(size, "nibbler"))
     return specs
@@ -149,7 +150,7 @@ def hidden_units(size: str) -> list[RunSpec]:
     boards, per_question, in_all = {
         "smoke": ((2, 4), (8, 16), (16, 32)),
         "laptop": ((2, 4), (32, 64, 128, 256), (64, 256, 1024)),
-        "paper": ((2, 4, 8, 16, 32), (32, 64, 128, 256, 512), (32, 64, 128, 256, 512, 1024)),
+        "paper": ((2, 4, 8, 16, 32), (32, 64, 128, 256, 512), Q_UNITS),
     }[size]
     seeds = 2 if size == "smoke" else 3
     specs = planner_runs(size, boards)
