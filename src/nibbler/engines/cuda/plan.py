@@ -115,7 +115,7 @@ def plan_nibbler(config: NibblerConfig, num_boards: int) -> NibblerPlan:
     # More features than fit on chip beside so many questions: their linear weights stay in global memory.
     per_block = -(-questions // 128)
     if per_block <= 4:
-        return NibblerPlan(per_block, 2, 8, 4, batch=2, support_shared=0, discovery_apart=1)
+        return NibblerPlan(per_block, 2, 5, 2, batch=2, support_shared=0, discovery_apart=1)
     return NibblerPlan(per_block, 2, 8, 4, batch=2, support_shared=0, q_momentum_shared=0, discovery_apart=1)
 
 
@@ -123,8 +123,11 @@ def plan_network(config: ValueNetworkConfig, num_boards: int) -> NetworkPlan:
     """A plan by the number of hidden units and, since each board has active rows, of boards."""
     units = config.hidden_units
     warps, blocks = min(4, -(-units // 32)), -(-units // 256)
-    if num_boards > 16:
-        return NetworkPlan(warps, blocks, max(2, min(4, -(-num_boards // 32))), row_groups=4)
-    if num_boards <= 8 and units > 256:  # the active rows of two runs fit on chip, also with more units in a block
+    board_warps = max(2, min(4, -(-num_boards // 32)))
+    if num_boards <= 8 and units > 256:  # two blocks on a multiprocessor, with more units and so with fewer rows
         return NetworkPlan(8, -(-units // 512), 1, blocks_per_sm=2)
-    return NetworkPlan(warps, blocks, 1, blocks_per_sm=2)
+    if num_boards <= 16:  # the active rows of two runs fit on chip
+        return NetworkPlan(warps, blocks, 1, blocks_per_sm=2)
+    if num_boards > 64 and 64 <= units <= 1024:  # active rows fit on chip if blocks have few units
+        return NetworkPlan(2, -(-units // 64), board_warps, row_groups=8, max_pool_rows=300)
+    return NetworkPlan(warps, blocks, board_warps, row_groups=4)
