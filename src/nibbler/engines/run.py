@@ -109,14 +109,14 @@ def choose_engine(agent: str) -> str:
 
 
 def gpu_available() -> bool:
-    """True if CuPy is installed and sees a CUDA device."""
+    """True if CuPy is installed and sees a GPU that the cuda engine can use."""
     if importlib.util.find_spec("cupy") is None:
         return False
     try:
-        cupy = importlib.import_module("cupy")
-        return int(cupy.cuda.runtime.getDeviceCount()) > 0
-    except Exception:  # CuPy raises its own errors where there is a wheel but no driver or no device
+        engine_module("cuda").require_gpu()
+    except Exception:  # CuPy has errors of its own where there is a wheel but no driver
         return False
+    return True
 
 
 def config_for(env: "Environment", agent: str | AgentConfig) -> AgentConfig:

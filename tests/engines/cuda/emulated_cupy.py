@@ -108,6 +108,7 @@ class Device:
     """A GPU of sixteen multiprocessors with the shared memory of an H200's."""
 
     id = 0
+    compute_capability = "90"
     attributes: ClassVar = {
         "MultiProcessorCount": 16,
         "MaxSharedMemoryPerBlockOptin": 232_448,

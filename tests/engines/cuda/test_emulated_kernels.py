@@ -24,7 +24,7 @@ from nibbler.engines.cuda import device
 from nibbler.engines.cuda.network_runs import NetworkRuns
 from nibbler.engines.cuda.nibbler_runs import NibblerRuns
 from nibbler.engines.cuda.plan import NetworkPlan, NibblerPlan
-from nibbler.engines.run import open_run
+from nibbler.engines.run import choose_engine, open_run
 from nibbler.engines.settle import settled
 from nibbler.envs.multi_catch import multi_catch
 from nibbler.studies.runners import run_study
@@ -207,12 +207,47 @@ def test_a_study_on_the_gpu_runner_has_the_curves_of_runs_alone(tmp_path):
         np.testing.assert_allclose(curve["reward"], alone.advance_bins(2, 50) / 50)
 
 
-def test_512_boards_fit_on_the_chip_and_1024_are_refused():
+def test_512_boards_fit_on_the_chip_and_1024_are_refused(monkeypatch):
+    monkeypatch.setitem(emulated_cupy.Device.attributes, "MultiProcessorCount", 132)
     config = NibblerConfig.for_boards(512)
     packed = NibblerRuns([(multi_catch(512), config, 0)])
     assert packed.kernel.shared_bytes <= emulated_cupy.Device.attributes["MaxSharedMemoryPerBlockOptin"]
-    with pytest.raises(ValueError, match="too many for the cuda engine; use engine='cpu'"):
+    with pytest.raises(ValueError, match=r"2048 questions .* are too many .*; use engine='cpu'"):
         NibblerRuns([(multi_catch(1024), NibblerConfig.for_boards(1024), 0)])
+
+
+@pytest.mark.parametrize(
+    "name, plan, blocks",
+    [
+        ("nibbler", NibblerPlan(1, 2, 1, 1), 2),
+        ("nibbler", NibblerPlan(2, 1, 1, 1, discovery_apart=1), 3),
+        ("qv", NetworkPlan(1, 3, 1), 2),
+    ],
+)
+def test_a_small_gpu_has_fewer_and_fuller_blocks(env, monkeypatch, name, plan, blocks):
+    monkeypatch.setitem(emulated_cupy.Device.attributes, "MultiProcessorCount", blocks)
+    packed = packed_run(env, CONFIGS[name], plan)
+    assert packed.blocks == blocks
+    assert_equals_the_reference(packed, env, CONFIGS[name])
+
+
+def test_what_a_gpu_has_no_room_for_is_refused_before_it_waits_for_ever(env, monkeypatch):
+    monkeypatch.setitem(emulated_cupy.Device.attributes, "MultiProcessorCount", 1)
+    many = dataclasses.replace(NIBBLER, num_questions=13)
+    with pytest.raises(ValueError, match=r"13 questions on 168 features .* too few multiprocessors"):
+        packed_run(env, many)
+    monkeypatch.setitem(emulated_cupy.Device.attributes, "MaxSharedMemoryPerBlockOptin", 2_000)
+    device.compile_kernel.cache_clear()
+    with pytest.raises(ValueError, match=r"70 hidden units on 168 features .* too little shared memory"):
+        packed_run(env, CONFIGS["qv"])
+
+
+def test_an_old_gpu_is_left_alone(env, monkeypatch):
+    assert choose_engine("nibbler") == "cuda"
+    monkeypatch.setattr(emulated_cupy.Device, "compute_capability", "75")
+    assert choose_engine("nibbler") == "cpu"
+    with pytest.raises(RuntimeError, match="compute capability 75, and 80 is needed"):
+        open_run(env, NIBBLER, 0, "cuda")
 
 
 @pytest.mark.parametrize("size", [3, 4096])

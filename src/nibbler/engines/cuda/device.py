@@ -11,6 +11,7 @@ REMEDY = (
     "install the extra that fits the driver, pip install 'nibbler[cuda13]' or 'nibbler[cuda12]', or use "
     "engine='cpu'"
 )
+LEAST_CAPABILITY = 80  # Ampere, the first that copies to shared memory in the background
 RESERVED_PER_BLOCK = 1024  # bytes of shared memory that CUDA keeps for itself
 SOURCES = {
     "nibbler_steps": (
@@ -58,6 +59,11 @@ def require_gpu() -> Any:
         raise GpuMissingError(f"CUDA says: {error}") from None
     if count == 0:
         raise GpuMissingError("CUDA sees no device")
+    capability = str(cupy.cuda.Device().compute_capability)
+    if int(capability) < LEAST_CAPABILITY:
+        raise GpuMissingError(
+            f"this one is of compute capability {capability}, and {LEAST_CAPABILITY} is needed"
+        )
     return cupy
 
 
@@ -126,13 +132,23 @@ def compile_kernel(name: str, macros: tuple[tuple[str, int], ...]) -> Kernel:
     return Kernel(function, threads, shared, pool_rows, state, scalars, int(resident))
 
 
-def fits(name: str, macros: dict[str, int]) -> bool:
-    """True if a block of this kernel finds its shared memory on this device."""
-    try:
-        compile_kernel(name, tuple(macros.items()))
-    except SharedMemoryError:
-        return False
-    return True
+def fitting_macros(name: str, plan: Any, shape: tuple[Any, ...], problem: str) -> dict[str, int]:
+    """The macros of a plan, or of the nearest to it that this device has room for.
+
+    The blocks of a run wait for each other, so all of them must be resident at once.
+    """
+    lacks = ""
+    while plan is not None:
+        macros: dict[str, int] = plan.macros(*shape)
+        try:
+            if compile_kernel(name, tuple(macros.items())).resident_blocks() >= macros["BLOCKS"]:
+                return macros
+            lacks, plan = "few multiprocessors", plan.denser()
+        except SharedMemoryError:
+            lacks, plan = "little shared memory", plan.smaller()
+    raise ValueError(
+        f"{problem} are too many for the cuda engine here, as this device has too {lacks}; use engine='cpu'"
+    )
 
 
 class SharedMemoryError(RuntimeError):

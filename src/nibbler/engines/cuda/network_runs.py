@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from nibbler.agents.config import ValueNetworkConfig
+from nibbler.engines.cuda.device import fitting_macros
 from nibbler.engines.cuda.nibbler_runs import pad_last
 from nibbler.engines.cuda.packed import DECAY_HIGH, DECAY_LOW, PackedRuns
 from nibbler.engines.cuda.plan import NetworkPlan, plan_network
@@ -26,8 +27,12 @@ class NetworkRuns(PackedRuns[ValueNetworkConfig]):
         self.num_features, self.num_actions = env.num_features, env.num_actions
         self.letters = env.num_actions + 3  # Q(x_t, a_t), V(x_t), V(x_{t+1}), Q(x_{t+1}, a)
         slots = max(board_slots(e.tables) for e, _, _ in problems)
-        chosen = plan or plan_network(config, env.num_components)
-        macros = chosen.macros(config, env.num_features, env.num_actions, env.num_components, slots)
+        macros = fitting_macros(
+            self.kernel_name,
+            plan or plan_network(config, env.num_components),
+            (config, env.num_features, env.num_actions, env.num_components, slots),
+            f"{config.hidden_units} hidden units on {env.num_features} features",
+        )
         self._before = [(0, 0) for _ in problems]  # weights touched and clock when a run was restored
         super().__init__(problems, macros)
 

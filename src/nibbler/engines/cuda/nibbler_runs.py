@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from nibbler.agents.config import NibblerConfig
-from nibbler.engines.cuda.device import fits
+from nibbler.engines.cuda.device import fitting_macros
 from nibbler.engines.cuda.packed import DECAY_HIGH, DECAY_LOW, PackedRuns
 from nibbler.engines.cuda.plan import NibblerPlan, plan_nibbler
 from nibbler.engines.cuda.tables import board_slots
@@ -14,7 +14,6 @@ from nibbler.mdp.environment import Environment
 
 _HEADS = ("answer_v", "answer_q", "main_v", "main_q")
 _CANONICAL = {"main_v": "main_v_hidden", "main_q": "main_q_hidden"}
-MOST_QUESTIONS_PER_BLOCK = 12  # a block has 16 barriers, and each question has one
 _LIMITS = (("num_questions", 1 << 13), ("inputs_per_question", 1 << 12))
 
 
@@ -38,21 +37,14 @@ class NibblerRuns(PackedRuns[NibblerConfig]):
             env.num_actions + 4
         )  # V(x_t), Q(x_t, a_t), V(x_{t+1}), Q(x_{t+1}, a), change of a cumulant
         slots = max(board_slots(e.tables) for e, _, _ in problems)
-        chosen: NibblerPlan | None = plan or plan_nibbler(config, env.num_components)
-        shape = (config, env.num_features, env.num_actions, env.num_components, slots)
-        while chosen is not None and not self._fits(chosen, chosen.macros(*shape)):
-            chosen = chosen.smaller()
-        if chosen is None:
-            raise ValueError(
-                f"{config.num_questions} questions on {env.num_features} features are too many for the cuda "
-                "engine; use engine='cpu'"
-            )
-        macros = chosen.macros(*shape)
+        macros = fitting_macros(
+            self.kernel_name,
+            plan or plan_nibbler(config, env.num_components),
+            (config, env.num_features, env.num_actions, env.num_components, slots),
+            f"{config.num_questions} questions on {env.num_features} features",
+        )
         self._before = [(0, 0) for _ in problems]  # weights touched and clock when a run was restored
         super().__init__(problems, macros)
-
-    def _fits(self, plan: NibblerPlan, macros: dict[str, int]) -> bool:
-        return plan.questions_per_block <= MOST_QUESTIONS_PER_BLOCK and fits(self.kernel_name, macros)
 
     def array_shapes(self) -> dict[str, tuple[tuple[int, ...], Any]]:
         config, m, actions = self.config, self.num_features, self.num_actions

@@ -8,6 +8,9 @@ from dataclasses import asdict, dataclass, replace
 
 from nibbler.agents.config import NibblerConfig, ValueNetworkConfig
 
+MOST_QUESTIONS_PER_BLOCK = 12  # a block has 16 barriers, and each question has one
+MOST_WARPS = 32  # of a block
+
 
 @dataclass(frozen=True)
 class NibblerPlan:
@@ -49,9 +52,19 @@ class NibblerPlan:
 
     def smaller(self) -> "NibblerPlan | None":
         """The same plan with less on chip, for larger problems; None if there is nothing to give up."""
-        if self.discovery_shared:
-            return replace(self, discovery_shared=0)
-        return replace(self, support_shared=0) if self.support_shared else None
+        for part in ("discovery_shared", "support_shared", "q_momentum_shared"):
+            if getattr(self, part):
+                return replace(self, **{part: 0})
+        return None
+
+    def denser(self) -> "NibblerPlan | None":
+        """About half as many blocks, for a GPU with few multiprocessors; None if they cannot be fuller."""
+        per_block = min(2 * self.questions_per_block, MOST_QUESTIONS_PER_BLOCK)
+        warps = (MOST_WARPS - self.main_warps - self.discovery_warps) // per_block
+        if per_block == self.questions_per_block or warps < 1:
+            return None
+        warps = min(self.question_warps, 1 << (warps.bit_length() - 1))
+        return replace(self, questions_per_block=per_block, question_warps=warps)
 
 
 @dataclass(frozen=True)
@@ -80,6 +93,14 @@ class NetworkPlan:
             "UNIT_BLOCKS": self.blocks,
             "STATE_VALUE": int(config.learns_state_value),
         }
+
+    def smaller(self) -> "NetworkPlan | None":
+        """Fewer blocks on a multiprocessor, so that each has more room; None if there is but one."""
+        return replace(self, blocks_per_sm=1) if self.blocks_per_sm > 1 else None
+
+    def denser(self) -> "NetworkPlan | None":
+        """Half as many blocks, for a GPU with few multiprocessors; None if there is but one."""
+        return replace(self, blocks=-(-self.blocks // 2)) if self.blocks > 1 else None
 
 
 def shape_macros(num_features: int, num_actions: int, num_boards: int, slots: int) -> dict[str, int]:
@@ -113,10 +134,18 @@ def plan_nibbler(config: NibblerConfig, num_boards: int) -> NibblerPlan:
     if questions <= 256:
         return NibblerPlan(2, 4, 7, 1, discovery_apart=1)
     # More features than fit on chip beside so many questions: their linear weights stay in global memory.
-    per_block = -(-questions // 128)
-    if per_block <= 4:
-        return NibblerPlan(per_block, 2, 5, 2, batch=2, support_shared=0, discovery_apart=1)
-    return NibblerPlan(per_block, 2, 8, 4, batch=2, support_shared=0, q_momentum_shared=0, discovery_apart=1)
+    per_block = min(-(-questions // 128), MOST_QUESTIONS_PER_BLOCK)
+    main_warps, discovery_warps = (8, 4) if 4 < per_block <= 8 else (5, 2)  # of MOST_WARPS in all
+    return NibblerPlan(
+        per_block,
+        2,
+        main_warps,
+        discovery_warps,
+        batch=2,
+        support_shared=0,
+        q_momentum_shared=int(per_block <= 4),
+        discovery_apart=1,
+    )
 
 
 def plan_network(config: ValueNetworkConfig, num_boards: int) -> NetworkPlan:
@@ -124,7 +153,7 @@ def plan_network(config: ValueNetworkConfig, num_boards: int) -> NetworkPlan:
     units = config.hidden_units
     warps, blocks = min(4, -(-units // 32)), -(-units // 256)
     board_warps = max(2, min(4, -(-num_boards // 32)))
-    if num_boards <= 8 and units > 256:  # two blocks on a multiprocessor, with more units and so with fewer rows
+    if num_boards <= 8 and units > 256:  # two blocks on a multiprocessor, of more units and fewer rows
         return NetworkPlan(8, -(-units // 512), 1, blocks_per_sm=2)
     if num_boards <= 16:  # the active rows of two runs fit on chip
         return NetworkPlan(warps, blocks, 1, blocks_per_sm=2)
