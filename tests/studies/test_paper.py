@@ -147,7 +147,7 @@ def test_the_runs_of_a_study_keep_their_ids() -> None:
     """Results are stored under these: a change here orphans them."""
     ids = {
         "curves": "3134cc20",
-        "q-sweep": "9c5be9db",
+        "q-sweep": "8deeb269",
         "hidden-units": "f65546c7",
         "heterogeneous": "bee33bdd",
         "fixed-nibbler": "8753f0c9",
