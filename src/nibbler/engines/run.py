@@ -6,7 +6,6 @@ counted by the step), so `state()` followed by `restore()` in a fresh run contin
 """
 
 import importlib
-import importlib.util
 import os
 import signal
 import threading
@@ -110,8 +109,6 @@ def choose_engine(agent: str) -> str:
 
 def gpu_available() -> bool:
     """True if CuPy is installed and sees a GPU that the cuda engine can use."""
-    if importlib.util.find_spec("cupy") is None:
-        return False
     try:
         engine_module("cuda").require_gpu()
     except Exception:  # CuPy has errors of its own where there is a wheel but no driver

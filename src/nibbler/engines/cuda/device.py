@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from nibbler.engines.cuda.plan import Plan
+
 REMEDY = (
     "install the extra that fits the driver, pip install 'nibbler[cuda13]' or 'nibbler[cuda12]', or use "
     "engine='cpu'"
@@ -132,20 +134,23 @@ def compile_kernel(name: str, macros: tuple[tuple[str, int], ...]) -> Kernel:
     return Kernel(function, threads, shared, pool_rows, state, scalars, int(resident))
 
 
-def fitting_macros(name: str, plan: Any, shape: tuple[Any, ...], problem: str) -> dict[str, int]:
-    """The macros of a plan, or of the nearest to it that this device has room for.
+def fit(name: str, plan: Plan, shape: tuple[Any, ...], problem: str) -> tuple[Plan, dict[str, int], Kernel]:
+    """The plan, or the nearest to it that this device has room for, with its macros and its kernel.
 
     The blocks of a run wait for each other, so all of them must be resident at once.
     """
     lacks = ""
-    while plan is not None:
-        macros: dict[str, int] = plan.macros(*shape)
+    tried: Plan | None = plan
+    while tried is not None:
+        macros = tried.macros(*shape)
         try:
-            if compile_kernel(name, tuple(macros.items())).resident_blocks() >= macros["BLOCKS"]:
-                return macros
-            lacks, plan = "few multiprocessors", plan.denser()
+            kernel = compile_kernel(name, tuple(macros.items()))
         except SharedMemoryError:
-            lacks, plan = "little shared memory", plan.smaller()
+            lacks, tried = "little shared memory", tried.smaller()
+            continue
+        if kernel.resident_blocks() >= macros["BLOCKS"]:
+            return tried, macros, kernel
+        lacks, tried = "few multiprocessors", tried.denser()
     raise ValueError(
         f"{problem} are too many for the cuda engine here, as this device has too {lacks}; use engine='cpu'"
     )

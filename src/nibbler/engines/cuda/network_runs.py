@@ -6,11 +6,9 @@ from typing import Any
 import numpy as np
 
 from nibbler.agents.config import ValueNetworkConfig
-from nibbler.engines.cuda.device import fitting_macros
 from nibbler.engines.cuda.nibbler_runs import pad_last
 from nibbler.engines.cuda.packed import DECAY_HIGH, DECAY_LOW, PackedRuns
 from nibbler.engines.cuda.plan import NetworkPlan, plan_network
-from nibbler.engines.cuda.tables import board_slots
 from nibbler.mdp.environment import Environment
 
 
@@ -23,18 +21,9 @@ class NetworkRuns(PackedRuns[ValueNetworkConfig]):
         self, problems: Sequence[tuple[Environment, ValueNetworkConfig, int]], plan: NetworkPlan | None = None
     ) -> None:
         env, config, _ = problems[0]
-        self.config = config
-        self.num_features, self.num_actions = env.num_features, env.num_actions
         self.letters = env.num_actions + 3  # Q(x_t, a_t), V(x_t), V(x_{t+1}), Q(x_{t+1}, a)
-        slots = max(board_slots(e.tables) for e, _, _ in problems)
-        macros = fitting_macros(
-            self.kernel_name,
-            plan or plan_network(config, env.num_components),
-            (config, env.num_features, env.num_actions, env.num_components, slots),
-            f"{config.hidden_units} hidden units on {env.num_features} features",
-        )
-        self._before = [(0, 0) for _ in problems]  # weights touched and clock when a run was restored
-        super().__init__(problems, macros)
+        plan = plan or plan_network(config, env.num_components)
+        super().__init__(problems, plan, f"{config.hidden_units} hidden units")
 
     @property
     def _rows(self) -> int:

@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 
 from nibbler.agents.config import NibblerConfig
-from nibbler.engines.cuda.device import fitting_macros
 from nibbler.engines.cuda.packed import DECAY_HIGH, DECAY_LOW, PackedRuns
 from nibbler.engines.cuda.plan import NibblerPlan, plan_nibbler
-from nibbler.engines.cuda.tables import board_slots
 from nibbler.mdp.environment import Environment
 
 _HEADS = ("answer_v", "answer_q", "main_v", "main_q")
@@ -31,20 +29,11 @@ class NibblerRuns(PackedRuns[NibblerConfig]):
                 raise ValueError(f"{field}={getattr(config, field)} is beyond the cuda engine's {limit - 1}")
         if env.num_features > 1 << 18:
             raise ValueError(f"{env.num_features} features are beyond the cuda engine's {1 << 18}")
-        self.config = config
-        self.num_features, self.num_actions = env.num_features, env.num_actions
         self.letters = (
             env.num_actions + 4
         )  # V(x_t), Q(x_t, a_t), V(x_{t+1}), Q(x_{t+1}, a), change of a cumulant
-        slots = max(board_slots(e.tables) for e, _, _ in problems)
-        macros = fitting_macros(
-            self.kernel_name,
-            plan or plan_nibbler(config, env.num_components),
-            (config, env.num_features, env.num_actions, env.num_components, slots),
-            f"{config.num_questions} questions on {env.num_features} features",
-        )
-        self._before = [(0, 0) for _ in problems]  # weights touched and clock when a run was restored
-        super().__init__(problems, macros)
+        plan = plan or plan_nibbler(config, env.num_components)
+        super().__init__(problems, plan, f"{config.num_questions} questions")
 
     def array_shapes(self) -> dict[str, tuple[tuple[int, ...], Any]]:
         config, m, actions = self.config, self.num_features, self.num_actions

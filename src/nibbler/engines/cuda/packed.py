@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from nibbler.agents.config import AgentConfig
-from nibbler.engines.cuda.device import Kernel, compile_kernel, device_attribute, require_gpu
-from nibbler.engines.cuda.tables import DeviceEnvironments
+from nibbler.engines.cuda.device import device_attribute, fit, require_gpu
+from nibbler.engines.cuda.plan import Plan
+from nibbler.engines.cuda.tables import DeviceEnvironments, board_slots
 from nibbler.mdp.environment import Environment
 from nibbler.mdp.simulate import observe_reference
 
@@ -46,18 +47,25 @@ class PackedRuns(Generic[Config]):
     kernel_name: ClassVar[str]
     letters: int  # words that a block posts per step
 
-    def __init__(self, problems: Sequence[tuple[Environment, Config, int]], macros: dict[str, int]) -> None:
+    def __init__(self, problems: Sequence[tuple[Environment, Config, int]], plan: Plan, size: str) -> None:
+        """`size` says in words what may be too much for the device."""
         cupy = require_gpu()
         self.problems = list(problems)
-        self.macros = macros
-        self.kernel: Kernel = compile_kernel(self.kernel_name, tuple(macros.items()))
+        env, self.config, _ = problems[0]
+        self.num_features, self.num_actions = env.num_features, env.num_actions
+        slots = max(board_slots(e.tables) for e, _, _ in problems)
+        shape = (self.config, env.num_features, env.num_actions, env.num_components, slots)
+        self.plan, self.macros, self.kernel = fit(
+            self.kernel_name, plan, shape, f"{size} on {env.num_features} features"
+        )
         if self.kernel.scalars_bytes != SCALARS.itemsize:
             raise RuntimeError("host and kernel disagree on the scalars of a run; this is a bug")
-        self.blocks = macros["BLOCKS"]
+        self.blocks = self.macros["BLOCKS"]
         self.environments = DeviceEnvironments([env for env, _, _ in problems])
         self.scalars = np.zeros(len(problems), dtype=SCALARS)
         self._arrays: dict[str, Any] = {}
         self._pace = 0.0  # seconds per step of the last launch
+        self._before = [(0, 0) for _ in problems]  # weights touched and clock when a run was restored
         self._allocate(cupy)
 
     # -- what a subclass provides --

@@ -12,6 +12,12 @@ MOST_QUESTIONS_PER_BLOCK = 12  # a block has 16 barriers, and each question has 
 MOST_WARPS = 32  # of a block
 
 
+def check_warps(warps: int) -> None:
+    """Refuse a block that no GPU has."""
+    if warps > MOST_WARPS:
+        raise ValueError(f"a block has at most {MOST_WARPS} warps, not {warps}")
+
+
 @dataclass(frozen=True)
 class NibblerPlan:
     """One group of warps per question, some questions per block."""
@@ -27,6 +33,11 @@ class NibblerPlan:
     discovery_shared: int = 1  # discovery weights on chip
     q_momentum_shared: int = 1  # momentum of the questions' q heads on chip
     discovery_apart: int = 0  # in a block of their own
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.questions_per_block <= MOST_QUESTIONS_PER_BLOCK:
+            raise ValueError(f"a block has 1 to {MOST_QUESTIONS_PER_BLOCK} questions")
+        check_warps(self.questions_per_block * self.question_warps + self.main_warps + self.discovery_warps)
 
     def macros(
         self, config: NibblerConfig, num_features: int, num_actions: int, num_boards: int, slots: int
@@ -79,6 +90,9 @@ class NetworkPlan:
     batch: int = 8
     blocks_per_sm: int = 1
 
+    def __post_init__(self) -> None:
+        check_warps(self.row_groups * self.worker_warps + self.main_warps)
+
     def macros(
         self, config: ValueNetworkConfig, num_features: int, num_actions: int, num_boards: int, slots: int
     ) -> dict[str, int]:
@@ -101,6 +115,9 @@ class NetworkPlan:
     def denser(self) -> "NetworkPlan | None":
         """Half as many blocks, for a GPU with few multiprocessors; None if there is but one."""
         return replace(self, blocks=-(-self.blocks // 2)) if self.blocks > 1 else None
+
+
+Plan = NibblerPlan | NetworkPlan
 
 
 def shape_macros(num_features: int, num_actions: int, num_boards: int, slots: int) -> dict[str, int]:
