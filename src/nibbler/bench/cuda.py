@@ -150,7 +150,10 @@ def _layouts(
 
     def opened(layout: str, runs: int = 1) -> Any:
         changed = dataclasses.replace(plan, **parse_layout(agent, layout))
-        return cuda.allocate([(env, config, seed) for seed in range(runs)], changed)
+        packed = cuda.allocate([(env, config, seed) for seed in range(runs)], changed)
+        if layout and packed.plan != changed:  # else its time would go by a wrong name
+            raise ValueError(f"layout {layout!r} does not fit on this device; the nearest is {packed.plan}")
+        return packed
 
     with ThreadPoolExecutor() as pool:  # compiles side by side
         sizes = [one.runs_side_by_side for one in pool.map(opened, layouts)]
