@@ -1,5 +1,8 @@
 """Plans for problems of any size are ones that a kernel can be compiled for."""
 
+import dataclasses
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,3 +70,16 @@ def test_a_plan_gives_up_one_thing_after_the_other():
         kept.append((plan.discovery_shared, plan.support_shared, plan.q_momentum_shared))
         plan = plan.smaller()
     assert kept == [(1, 1, 1), (0, 1, 1), (0, 0, 1), (0, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    "plan, changes, message",
+    [
+        (NibblerPlan(4, 2, 1, 1), {"questions_per_block": 13}, "a block has 1 to 12 questions"),
+        (NibblerPlan(4, 2, 1, 1), {"main_warps": 40}, "a block has at most 32 warps, not 49"),
+        (NetworkPlan(8, 1, 1), {"row_groups": 4}, "a block has at most 32 warps, not 33"),
+    ],
+)
+def test_a_block_that_no_gpu_has_is_refused(plan, changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(plan, **changes)
