@@ -145,9 +145,10 @@ def plan_nibbler(config: NibblerConfig, num_boards: int) -> NibblerPlan:
         return NibblerPlan(questions, 2, 1, 1)
     if questions <= 16:
         return NibblerPlan(4, 2, 1, 1)
-    if questions <= 128:  # more runs side by side, unless questions are large
-        per_block, warps = (4, 2) if config.hidden_units <= 256 else (2, 4)
-        return NibblerPlan(per_block, warps, 3 if per_block == 4 else 4, 1)
+    if questions <= 128 and config.hidden_units > 256:
+        return NibblerPlan(2, 4, 4, 1)
+    if questions <= 128:  # more runs side by side
+        return NibblerPlan(4, 2, 3, 1, discovery_apart=int(questions > 64))
     if questions <= 256:
         return NibblerPlan(2, 4, 7, 1, discovery_apart=1)
     # More features than fit on chip beside so many questions: their linear weights stay in global memory.
