@@ -173,6 +173,18 @@ def test_growth_on_large_problems_has_a_row_and_a_word_of_its_own(tmp_path: Path
     assert re.search(words, readme_blocks(found, tmp_path)["found"])
 
 
+def test_varied_boards_have_rows_of_their_own(tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "paper"
+    leave(folder, "heterogeneous", small_part)
+    text = results_text(read_findings(folder), tmp_path)
+    steps, ratios = (text[text.index(f"## {title}") :] for title in ("Steps to reward 0", "Doubling ratio"))
+    assert row(steps, "Nibbler |")[1:] == ["not run"] * 7
+    measured = [f"{value} ({value} to {value})" for value in ("1.30M", "2.60M", "5.20M")]
+    assert row(steps, "Nibbler, varied boards")[1:] == [*measured, "not run", "not run", "not run", "-"]
+    twice = "2.00 (2.00 to 2.00)"
+    assert row(ratios, "Nibbler, varied boards")[1:] == [twice, twice, "not run", "not run", "not run", "-"]
+
+
 def test_a_claim_that_lacks_runs_is_judged_on_smaller_problems_apart(tmp_path: Path) -> None:
     folder = tmp_path / "results" / "paper"
     leave(folder, "questions", lambda spec: 1, "laptop")

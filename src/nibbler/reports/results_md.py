@@ -79,14 +79,16 @@ def _paragraphs(findings: Findings, folder: str) -> Iterator[str]:
             "study show NAME --size laptop` has the runs). That is less than the paper claims.\n"
         )
         yield markdown_table(smaller_table(findings))
-    scaling = findings["scaling"].results
+    families = (
+        ("equal boards", findings["scaling"].results),
+        ("varied boards", findings["heterogeneous"].results),
+    )
     yield "## Steps to reward 0\n"
-    yield markdown_table(steps_table(scaling))
+    yield markdown_table(steps_table(*families))
     yield "## Doubling ratio\n"
     yield "Steps to 0 on twice the boards over the steps on these; 2 is linear growth.\n"
-    yield markdown_table(doubling_table(scaling))
+    yield markdown_table(doubling_table(*families))
     yield "## Exponent of steps against boards\n"
-    families = (("equal boards", scaling), ("varied boards", findings["heterogeneous"].results))
     yield markdown_table(exponent_table(*families))
     yield "## Finding the structure\n"
     yield (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from nibbler.reports.discovery import Discovery
 from nibbler.reports.findings import Findings, StudyFindings
@@ -13,6 +14,7 @@ from nibbler.studies.metrics import final_reward, format_estimate, format_quanti
 from nibbler.studies.results import Measured, StudyResults, agent_label, legend_order
 
 NOT_RUN = "not run"
+Family = tuple[str, StudyResults]  # of problems: a name, and what was measured on them
 
 
 def claims_table(findings: Findings) -> TextTable:
@@ -40,17 +42,31 @@ def _planned_boards(results: StudyResults) -> list[int]:
     return sorted({p.setting.boards for p in results.planned})
 
 
-def steps_table(results: StudyResults) -> TextTable:
+def _scaled_agents(results: StudyResults) -> list[str]:
+    sizes = Counter(p.setting.agent for p in results.planned)
+    return [agent for agent in _planned_agents(results) if sizes[agent] > 1]
+
+
+def _lines_of(families: Sequence[Family]) -> Iterator[tuple[str, str, StudyResults]]:
+    """Label, agent and results of each line that a table of sizes has; families after the first are named."""
+    for k, (family, results) in enumerate(families):
+        for agent in _scaled_agents(results):
+            yield agent_label(agent) + (f", {family}" if k else ""), agent, results
+
+
+def steps_table(*families: Family) -> TextTable:
     """Steps to threshold of every agent on every size."""
-    boards = _planned_boards(results)
+    boards = _planned_boards(families[0][1])
     rows = []
-    for agent in _planned_agents(results):
-        found = results.to_threshold(agent)
+    for label, agent, results in _lines_of(families):
+        found, planned = results.to_threshold(agent), _planned_boards(results)
         cells = [
-            NOT_RUN if (m := results.get(agent, n)) is None else format_estimate(found[n]) + partly(m)
+            (NOT_RUN if n in planned else NOTHING)
+            if (m := results.get(agent, n)) is None
+            else format_estimate(found[n]) + partly(m)
             for n in boards
         ]
-        rows.append([agent_label(agent), *cells])
+        rows.append([label, *cells])
     return TextTable(["", *(f"{n} boards" for n in boards)], rows)
 
 
@@ -71,26 +87,29 @@ def there(measured: Measured) -> tuple[str, str]:
     )
 
 
-def doubling_table(results: StudyResults) -> TextTable:
+def doubling_table(*families: Family) -> TextTable:
     """The doubling ratio of every agent at every size, with its interval."""
-    boards = [n for n in _planned_boards(results) if 2 * n in _planned_boards(results)]
+    planned_boards = _planned_boards(families[0][1])
+    boards = [n for n in planned_boards if 2 * n in planned_boards]
     rows = []
-    for agent in _planned_agents(results):
-        ratios = results.doubling_ratios(agent)
-        cells = [format_estimate(ratios[n], 2) if n in ratios else NOT_RUN for n in boards]
-        rows.append([agent_label(agent), *cells])
+    for label, agent, results in _lines_of(families):
+        ratios, planned = results.doubling_ratios(agent), _planned_boards(results)
+        cells = [
+            format_estimate(ratios[n], 2) if n in ratios else NOT_RUN if 2 * n in planned else NOTHING
+            for n in boards
+        ]
+        rows.append([label, *cells])
     return TextTable(["", *(f"{n} to {2 * n}" for n in boards)], rows)
 
 
-def exponent_table(*parts: tuple[str, StudyResults]) -> TextTable:
+def exponent_table(*families: Family) -> TextTable:
     """Exponents of steps against boards, of each agent in each family of problems."""
     rows = []
-    for family, results in parts:
+    for family, results in families:
         found = {row[0]: row for row in growth_table(results).rows}
-        for agent in _planned_agents(results):
+        for agent in _scaled_agents(results):
             row = found.get(agent_label(agent), [agent_label(agent), NOT_RUN, NOTHING, NOTHING])
-            if len([p for p in results.planned if p.setting.agent == agent]) > 1:
-                rows.append([row[0], family, *row[1:]])
+            rows.append([row[0], family, *row[1:]])
             if (large := results.power_law_of_large(agent)) is not None:
                 rows.append([row[0], f"{family}, large ones", *law_cells(large)])
     headings = ["agent", "problems", "exponent", "boards in the fit", "boards not reached"]
