@@ -149,7 +149,7 @@ def test_the_runs_of_a_study_keep_their_ids() -> None:
         "curves": "3134cc20",
         "q-sweep": "8deeb269",
         "hidden-units": "f65546c7",
-        "heterogeneous": "bee33bdd",
+        "heterogeneous": "9b8aabd1",
         "fixed-nibbler": "8753f0c9",
         "questions": "9923b9ef",
         "inputs": "0c1a3b42",
