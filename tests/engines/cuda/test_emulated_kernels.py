@@ -118,6 +118,13 @@ def test_every_plan_computes_the_same_run(env, name):
     assert_equals_the_reference(packed_run(env, NIBBLER, PLANS[name]), env, NIBBLER)
 
 
+def test_far_support_weights_are_searched_in_many_blocks_of_features():
+    env = multi_catch(40, seed=1)  # 35 blocks, more than a warp has lanes
+    assert env.num_features > 32 * 64
+    packed = packed_run(env, NIBBLER, PLANS["support in global memory, discovery apart"])
+    assert_equals_the_reference(packed, env, NIBBLER)
+
+
 @pytest.mark.parametrize("name", NETWORK_PLANS)
 def test_every_plan_of_a_network_computes_the_same_run(env, name):
     assert_equals_the_reference(packed_run(env, CONFIGS["qv"], NETWORK_PLANS[name]), env, CONFIGS["qv"])

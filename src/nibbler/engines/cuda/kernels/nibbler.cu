@@ -28,6 +28,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
   } else if (warp < ALL_QUESTION_WARPS + MAIN_WARPS) {
     main_warps(shared, state, env, scalars, run, part, all_scalars + run, mail, bins, num_bins, bin_size);
   } else {
-    discovery_warps(shared, beyond, state, scalars, run, part, num_bins * bin_size);
+    discovery_warps(shared, beyond, state, env, scalars, run, part, num_bins * bin_size);
   }
 }

@@ -1,11 +1,20 @@
-// The discovery warps: select_cumulants (Algorithm 5).
+// The discovery warps: select_cumulants (Algorithm 5), in one block. While the questions look forward, all of them help the
+// main warps with what would follow each action.
 
-__device__ void discovery_warps(Shared& shared, char* apart, const State& state, const Scalars& scalars, int run,
-                                int part, u32 num_steps) {
+__device__ void discovery_warps(Shared& shared, char* apart, const State& state, const Environment& env,
+                                const Scalars& scalars, int run, int part, u32 num_steps) {
+  const int rank = threadIdx.x - 32 * (ALL_QUESTION_WARPS + MAIN_WARPS), lane = rank % 32;
+  Transitions<BOARD_THREADS> transitions;
+  transitions.draw_words(scalars.seed, scalars.step + 1, MAIN_BOARD_THREADS + rank);
+  auto forward = [&](u32 i) {
+    transitions.foresee(env, shared.boards, shared.foreseen, MAIN_BOARD_THREADS + rank);
+    barrier_1();
+    transitions.draw_words(scalars.seed, scalars.step + i + 2, MAIN_BOARD_THREADS + rank);
+  };
   if (part != DISCOVERY_PART) {
     group_sync<THREADS>(0);
     for (u32 i = 0; i < num_steps; ++i) {
-      barrier_1();
+      forward(i);
       barrier_2();
     }
     return;
@@ -15,7 +24,6 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
 #else
   DiscoveryShared& s = shared.discovery;
 #endif
-  const int rank = threadIdx.x - 32 * (ALL_QUESTION_WARPS + MAIN_WARPS), lane = rank % 32;
   float* global_weights = state.discovery + (size_t)run * FEATURES;
   float* global_momentum = LINEAR_MOMENTUM ? state.discovery_momentum + (size_t)run * FEATURES : nullptr;
 #if DISCOVERY_SHARED
@@ -45,7 +53,8 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
   }
   group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
   bound_blocks<DISCOVERY_THREADS>(column, selection, rank, DISCOVERY_BARRIER);
-  if (rank < 32) find_extremes(column, scalars.cumulant_threshold, selection, lane);
+  const auto find = [&] { find_extremes(column, scalars.cumulant_threshold, selection, lane); };
+  if (rank < 32) find();
 
   u64 swaps = 0;
   // The choice of step t depends on the weights after step t - 1: it is made then, by the first warp, and posted with
@@ -63,7 +72,7 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
   decide(0);
   group_sync<THREADS>(0);
   for (u32 i = 0; i < num_steps; ++i) {
-    barrier_1();
+    forward(i);
     const Slot* active = shared.active[i % 3];
     float sum[1] = {0.0f};
 #pragma unroll
@@ -91,7 +100,7 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
                                         scalars.alpha_linear, scalars.linear_nu, rank,
                                         [&](int) -> Selection& { return selection; });
     group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
-    renew_extremes<DISCOVERY_THREADS>(column, scalars.cumulant_threshold, selection, rank, DISCOVERY_BARRIER);
+    renew_extremes<DISCOVERY_THREADS>(column, selection, rank, DISCOVERY_BARRIER, find);
     decide((i + 1) & 1);
     barrier_2();
   }

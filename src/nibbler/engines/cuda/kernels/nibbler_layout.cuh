@@ -5,12 +5,13 @@
 //     units of it (their v heads in registers) and is the only one that touches their weights, but for new random ones;
 //   MAIN_WARPS warps that keep the clock: the meeting of the blocks, the choice of the action, and meanwhile the
 //     first of them has the base features of the main learner, the others (if any) the environment;
-//   DISCOVERY_WARPS warps that select the cumulants (they work in one block only: in part 0, or, with DISCOVERY_APART,
-//     in one block more, which has no questions, so that the questions have the room of the discovery weights).
+//   DISCOVERY_WARPS warps that help with the environment and select the cumulants (these in one block only: in part 0, or,
+//     with DISCOVERY_APART, in one block more, which has no questions, so that they have the room of the discovery weights).
 //
 // ONE STEP, given x_t, a_t and x_{t+1} in shared memory:
 //   forward   questions: hidden units of x_{t+1} (those of x_t are known), all dot products.
-//             meanwhile main: base features, and x_{t+2} for every action that A_{t+1} may be.   [barrier 1]
+//             meanwhile main: base features; main and discovery: x_{t+2} for every action that A_{t+1} may be.
+//                                                                                              [barrier 1]
 //   learn     questions: update_answers, select_inputs. discovery: select_cumulants.
 //             meanwhile main: post partial sums, await all blocks', choose A_{t+1} and with it x_{t+2}.
 //                                                                                              [barrier 2]
@@ -25,7 +26,8 @@
 constexpr int QUESTION_THREADS = 32 * QUESTION_WARPS;
 constexpr int MAIN_THREADS = 32 * MAIN_WARPS;
 constexpr int DISCOVERY_THREADS = 32 * DISCOVERY_WARPS;
-constexpr int BOARD_THREADS = MAIN_WARPS > 1 ? MAIN_THREADS - 32 : 32;  // of the main warps, those with the environment
+constexpr int MAIN_BOARD_THREADS = MAIN_WARPS > 1 ? MAIN_THREADS - 32 : 32;  // of the main warps, those with the environment
+constexpr int BOARD_THREADS = MAIN_BOARD_THREADS + DISCOVERY_THREADS;  // all that foresee
 constexpr int ALL_QUESTION_WARPS = QUESTIONS_PER_BLOCK * QUESTION_WARPS;
 constexpr int ALL_QUESTION_THREADS = 32 * ALL_QUESTION_WARPS;
 constexpr int THREADS = 32 * (ALL_QUESTION_WARPS + MAIN_WARPS + DISCOVERY_WARPS);

@@ -1,5 +1,5 @@
 // The main warps: they keep the clock, learn the base features of the main learner (update_main, Algorithm 2), hold the
-// meeting of the blocks, choose the action (Algorithm 1, lines 6 to 8) and step the environment.
+// meeting of the blocks, choose the action (Algorithm 1, lines 6 to 8) and step the environment (the discovery warps help).
 
 struct BaseFeatures {  // the block's own base features of the main learner (Algorithm 2), decayed lazily
   Shared& shared;

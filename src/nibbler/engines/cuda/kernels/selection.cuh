@@ -4,7 +4,8 @@
 // asks for the least useful selected and the most useful other feature. Per block of features there is a lower bound of the
 // former and an upper bound of the latter. A step changes only the weights of active features, which can move the bounds
 // of their blocks outwards. One warp then looks for the widest bounds: while they do not cross there is nothing to swap;
-// else it makes those two tight, and looks again. Decisions are always exact.
+// else it makes those two tight, and looks again. Decisions are always exact. Where the weights are in global memory,
+// several blocks are made tight in one trip (find_extremes_far).
 
 constexpr int FEATURE_BLOCK = FEATURES > 4096 ? power_of_two_from(divide_up(FEATURES, 64)) : 64;  // at most 64 blocks
 constexpr int FEATURE_BLOCKS = divide_up(FEATURES, FEATURE_BLOCK);
@@ -55,6 +56,13 @@ __device__ __forceinline__ Bound no_bound() {
 template <Side SIDE>
 __device__ __forceinline__ void widen(Bound& bound, u32 bits, u32 where) {
   if (SIDE == HIGH ? bits > bound.bits : bits < bound.bits) bound = {bits, where};
+}
+
+// The same, the first among equals whatever the order they come in.
+template <Side SIDE>
+__device__ __forceinline__ void widen_first(Bound& bound, u32 bits, u32 where) {
+  if (bits == bound.bits) bound.where = min(bound.where, where);
+  widen<SIDE>(bound, bits, where);
 }
 
 // The widest bound of the lanes, the first among equals, as in the reference.
@@ -131,6 +139,72 @@ __device__ __forceinline__ void find_extremes(const Column<N>& weights, float th
   }
 }
 
+constexpr int FAR_BLOCKS = FEATURE_BLOCK >= 1024 ? 1 : FEATURE_BLOCK <= 256 ? 4 : 1024 / FEATURE_BLOCK;  // in one trip
+
+// The same where a trip to the weights is long. The selected features are also listed, COUNT of them, so that one trip
+// finds the least. Of the others, the blocks with the widest bounds are made tight, several at once, until the widest of
+// all bounds is one of these.
+template <int COUNT, int N>
+__device__ __noinline__ void find_extremes_far(const Column<N> weights, const Feature* listed, float threshold, Selection& s,
+                                               int lane) {
+  constexpr int OWN_BLOCKS = divide_up(FEATURE_BLOCKS, 32), PARTS = FEATURE_BLOCK / 32;  // of a lane, of a block
+  Bound mine = no_bound<LOW>();
+#pragma unroll
+  for (int k = 0; k < COUNT; k += 32)
+    if (k + lane < COUNT)
+      widen_first<LOW>(mine, __float_as_uint(fabsf(weights[listed[k + lane]])), listed[k + lane]);
+  const Bound low = widest<LOW>(mine);
+
+  Bound best = no_bound<HIGH>();  // of the blocks that are tight
+  u32 bounds[OWN_BLOCKS];         // of the others
+#pragma unroll
+  for (int b = 0; b < OWN_BLOCKS; ++b) bounds[b] = 32 * b + lane < FEATURE_BLOCKS ? s.high[32 * b + lane] : 0u;
+  while (true) {
+    Bound next[FAR_BLOCKS];  // the widest, one after the other
+#pragma unroll
+    for (int j = 0; j < FAR_BLOCKS; ++j) {
+      mine = no_bound<HIGH>();
+#pragma unroll
+      for (int b = 0; b < OWN_BLOCKS; ++b) widen<HIGH>(mine, bounds[b], 32 * b + lane);
+      next[j] = widest<HIGH>(mine);
+#pragma unroll
+      for (int b = 0; b < OWN_BLOCKS; ++b)
+        if (next[j].where == (u32)(32 * b + lane)) bounds[b] = 0u;
+    }
+    const bool is_best = best.bits > next[0].bits ||
+                         (best.bits == next[0].bits && best.where / FEATURE_BLOCK < next[0].where);
+    const Extremes found = {low.bits, low.where, is_best ? best.bits : next[0].bits, best.where};
+    if (is_best || !incremental_top_k(found, threshold)) {
+      if (lane == 0) s.extremes = found;
+      __syncwarp();
+      return;
+    }
+    bool crosses[FAR_BLOCKS];  // else no feature of the block can be swapped in
+    float weight[FAR_BLOCKS][PARTS];
+#pragma unroll
+    for (int j = 0; j < FAR_BLOCKS; ++j) {
+      crosses[j] = incremental_top_k({low.bits, 0u, next[j].bits, 0u}, threshold);
+#pragma unroll
+      for (int k = 0; k < PARTS; ++k) {  // all loads at once
+        const int f = crosses[j] ? (int)next[j].where * FEATURE_BLOCK + 32 * k + lane : FEATURES;
+        weight[j][k] = f < FEATURES && !s.selected.has(f) ? weights[f] : 0.0f;
+      }
+    }
+    __syncwarp();  // all lanes have read the bounds
+#pragma unroll
+    for (int j = 0; j < FAR_BLOCKS; ++j) {
+      if (!crosses[j]) continue;
+      mine = no_bound<HIGH>();
+#pragma unroll
+      for (int k = 0; k < PARTS; ++k)
+        widen<HIGH>(mine, __float_as_uint(fabsf(weight[j][k])), next[j].where * FEATURE_BLOCK + 32 * k + lane);
+      const Bound tight = widest<HIGH>(mine);
+      if (lane == 0) s.high[next[j].where] = tight.bits;
+      widen_first<HIGH>(best, tight.bits, tight.where);
+    }
+  }
+}
+
 // The extremes have changed places; by one thread.
 __device__ __forceinline__ void follow_swap(Selection& s) {
   const Extremes e = s.extremes;
@@ -188,10 +262,9 @@ __device__ __forceinline__ void update_linear(float* weights, float* momentum, c
 }
 
 // What the next step's choice depends on, after an update and a barrier of all who made it; by the learner's COUNT
-// threads. The extremes are there for the first warp at once, for others after the next barrier.
-template <int COUNT, int N>
-__device__ __forceinline__ void renew_extremes(const Column<N>& weights, float threshold, Selection& s, int rank,
-                                               int barrier) {
+// threads, of which the first warp calls `find`. The extremes are there for it at once, for others after the next barrier.
+template <int COUNT, int N, typename Find>
+__device__ __forceinline__ void renew_extremes(const Column<N>& weights, Selection& s, int rank, int barrier, Find find) {
   if constexpr (LINEAR_MOMENTUM) bound_blocks<COUNT>(weights, s, rank, barrier);
-  if (rank < 32) find_extremes(weights, threshold, s, rank);
+  if (rank < 32) find();
 }
