@@ -85,6 +85,15 @@ def test_a_recorded_stream_of_nibbler_equals_the_reference(variant):
     np.testing.assert_allclose(truth["answer_error"], mine["answer_error"], rtol=1e-3)
 
 
+def test_support_weights_in_global_memory_select_as_the_reference_does():
+    config = small_nibbler(num_questions=260, inputs_per_question=10, hidden_units=32)
+    env = multi_catch(40, seed=1)  # more blocks of features than a warp has lanes
+    truth, mine = assert_as_close_as_float32(env, config, 300)
+    assert truth["input_swaps"].sum() > 10_000
+    for name in ("inputs", "cumulants", "input_swaps", "cumulant_swaps"):
+        np.testing.assert_array_equal(truth[name], mine[name], err_msg=name)
+
+
 @pytest.mark.parametrize("name", ["heterogeneous", "garnet"])
 def test_any_environment_runs_as_on_the_reference(name):
     env = environments()[name]
