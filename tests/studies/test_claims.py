@@ -387,11 +387,11 @@ def test_varied_boards_and_the_noisy_wind() -> None:
     assert status(sweep_checks.varied_boards_scale, *parts) == "confirmed"
     assert status(sweep_checks.noisy_wind_is_worse, *parts) == "not enough data"
     assert (
-        status(sweep_checks.noisy_wind_is_worse, *parts, measured("nibbler, noisy wind", 4, None))
+        status(sweep_checks.noisy_wind_is_worse, *parts, measured("Nibbler, noisy wind", 4, None))
         == "confirmed"
     )
     assert (
-        status(sweep_checks.noisy_wind_is_worse, *parts, measured("nibbler, noisy wind", 4, 5))
+        status(sweep_checks.noisy_wind_is_worse, *parts, measured("Nibbler, noisy wind", 4, 5))
         == "not confirmed"
     )
 

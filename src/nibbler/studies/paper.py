@@ -314,7 +314,7 @@ STUDIES: dict[str, PaperStudy] = {
             heterogeneous,
             ("heterogeneous", "discovery"),
             labels=(
-                {"label": "nibbler, noisy wind", "environment": {"noisy_wind": True}},
+                {"label": "Nibbler, noisy wind", "environment": {"noisy_wind": True}},
                 {"label": "nibbler+", "agent": {"name": "nibbler", "kappa": FAST_KAPPA}},
                 {"label": "nibbler", "agent": {"name": "nibbler"}},
             ),

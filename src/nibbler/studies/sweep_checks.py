@@ -119,11 +119,11 @@ def varied_boards_scale(e: Evidence) -> tuple[bool, str]:
 
 
 def noisy_wind_is_worse(e: Evidence) -> tuple[bool, str]:
-    sizes = e.results.only(agent="nibbler, noisy wind").boards
+    sizes = e.results.only(agent="Nibbler, noisy wind").boards
     if not sizes:
         raise NotEnoughDataError("the noisy wind has not been run")
     n = sizes[-1]
-    noisy, plain = (share(e.needed(agent, n)) for agent in ("nibbler, noisy wind", "nibbler"))
+    noisy, plain = (share(e.needed(agent, n)) for agent in ("Nibbler, noisy wind", "nibbler"))
     if plain.value < 0.5:
         raise NotEnoughDataError(
             f"without noise Nibbler is at {share_text(plain)} of the way to the planner on {n} boards"
