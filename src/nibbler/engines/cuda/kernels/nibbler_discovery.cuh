@@ -53,8 +53,7 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
   }
   group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
   bound_blocks<DISCOVERY_THREADS>(column, selection, rank, DISCOVERY_BARRIER);
-  const auto find = [&] { find_extremes(column, scalars.cumulant_threshold, selection, lane); };
-  if (rank < 32) find();
+  if (rank < 32) find_extremes(column, scalars.cumulant_threshold, selection, lane);
 
   u64 swaps = 0;
   // The choice of step t depends on the weights after step t - 1: it is made then, by the first warp, and posted with
@@ -100,7 +99,7 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
                                         scalars.alpha_linear, scalars.linear_nu, rank,
                                         [&](int) -> Selection& { return selection; });
     group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
-    renew_extremes<DISCOVERY_THREADS>(column, selection, rank, DISCOVERY_BARRIER, find);
+    renew_extremes<DISCOVERY_THREADS>(column, scalars.cumulant_threshold, selection, rank, DISCOVERY_BARRIER);
     decide((i + 1) & 1);
     barrier_2();
   }

@@ -4,8 +4,7 @@
 // asks for the least useful selected and the most useful other feature. Per block of features there is a lower bound of the
 // former and an upper bound of the latter. A step changes only the weights of active features, which can move the bounds
 // of their blocks outwards. One warp then looks for the widest bounds: while they do not cross there is nothing to swap;
-// else it makes those two tight, and looks again. Decisions are always exact. Where the weights are in global memory,
-// several blocks are made tight in one trip (find_extremes_far).
+// else it makes those two tight, and looks again. Decisions are always exact.
 
 constexpr int FEATURE_BLOCK = FEATURES > 4096 ? power_of_two_from(divide_up(FEATURES, 64)) : 64;  // at most 64 blocks
 constexpr int FEATURE_BLOCKS = divide_up(FEATURES, FEATURE_BLOCK);
@@ -58,13 +57,6 @@ __device__ __forceinline__ void widen(Bound& bound, u32 bits, u32 where) {
   if (SIDE == HIGH ? bits > bound.bits : bits < bound.bits) bound = {bits, where};
 }
 
-// The same, the first among equals whatever the order they come in.
-template <Side SIDE>
-__device__ __forceinline__ void widen_first(Bound& bound, u32 bits, u32 where) {
-  if (bits == bound.bits) bound.where = min(bound.where, where);
-  widen<SIDE>(bound, bits, where);
-}
-
 // The widest bound of the lanes, the first among equals, as in the reference.
 template <Side SIDE>
 __device__ __forceinline__ Bound widest(const Bound& mine) {
@@ -82,14 +74,27 @@ __device__ __forceinline__ Bound widest_block(const u32* bounds, int lane) {
   return widest<SIDE>(mine);
 }
 
+// A lane's weights of a block, all on their way at once: they may be far.
+struct BlockWeights {
+  float x[FEATURE_BLOCK / 32];
+};
+template <int N>
+__device__ __forceinline__ BlockWeights load_block(const Column<N>& weights, int block, int lane) {
+  BlockWeights loaded;
+#pragma unroll
+  for (int k = 0; k < FEATURE_BLOCK / 32; ++k)
+    loaded.x[k] = weights[min(block * FEATURE_BLOCK + 32 * k + lane, FEATURES - 1)];
+  return loaded;
+}
+
 // The extreme feature of a block, by a warp.
-template <Side SIDE, int N>
-__device__ __forceinline__ Bound scan_block(const Column<N>& weights, const FeatureSet& selected, int block, int lane) {
+template <Side SIDE>
+__device__ __forceinline__ Bound extreme_of(const BlockWeights& weights, const FeatureSet& selected, int block, int lane) {
   Bound mine = no_bound<SIDE>();
 #pragma unroll
-  for (int k = 0; k < FEATURE_BLOCK; k += 32) {
-    const int f = block * FEATURE_BLOCK + k + lane;
-    if (f < FEATURES && selected.has(f) == (SIDE == LOW)) widen<SIDE>(mine, __float_as_uint(fabsf(weights[f])), f);
+  for (int k = 0; k < FEATURE_BLOCK / 32; ++k) {
+    const int f = block * FEATURE_BLOCK + 32 * k + lane;
+    if (f < FEATURES && selected.has(f) == (SIDE == LOW)) widen<SIDE>(mine, __float_as_uint(fabsf(weights.x[k])), f);
   }
   return widest<SIDE>(mine);
 }
@@ -123,8 +128,10 @@ __device__ __forceinline__ void find_extremes(const Column<N>& weights, float th
     Extremes found = {low_block.bits, 0u, high_block.bits, 0u};
     bool tight = true;
     if (incremental_top_k(found, threshold)) {
-      const Bound low = scan_block<LOW>(weights, s.selected, low_block.where, lane);
-      const Bound high = scan_block<HIGH>(weights, s.selected, high_block.where, lane);
+      const BlockWeights low_weights = load_block(weights, low_block.where, lane);
+      const BlockWeights high_weights = load_block(weights, high_block.where, lane);
+      const Bound low = extreme_of<LOW>(low_weights, s.selected, low_block.where, lane);
+      const Bound high = extreme_of<HIGH>(high_weights, s.selected, high_block.where, lane);
       found.low = low.where, found.high = high.where;
       tight = low.bits == low_block.bits && high.bits == high_block.bits;
       __syncwarp();  // all lanes have read the bounds
@@ -135,72 +142,6 @@ __device__ __forceinline__ void find_extremes(const Column<N>& weights, float th
       if (lane == 0) s.extremes = found;
       __syncwarp();
       return;
-    }
-  }
-}
-
-constexpr int FAR_BLOCKS = FEATURE_BLOCK >= 1024 ? 1 : FEATURE_BLOCK <= 256 ? 4 : 1024 / FEATURE_BLOCK;  // in one trip
-
-// The same where a trip to the weights is long. The selected features are also listed, COUNT of them, so that one trip
-// finds the least. Of the others, the blocks with the widest bounds are made tight, several at once, until the widest of
-// all bounds is one of these.
-template <int COUNT, int N>
-__device__ __noinline__ void find_extremes_far(const Column<N> weights, const Feature* listed, float threshold, Selection& s,
-                                               int lane) {
-  constexpr int OWN_BLOCKS = divide_up(FEATURE_BLOCKS, 32), PARTS = FEATURE_BLOCK / 32;  // of a lane, of a block
-  Bound mine = no_bound<LOW>();
-#pragma unroll
-  for (int k = 0; k < COUNT; k += 32)
-    if (k + lane < COUNT)
-      widen_first<LOW>(mine, __float_as_uint(fabsf(weights[listed[k + lane]])), listed[k + lane]);
-  const Bound low = widest<LOW>(mine);
-
-  Bound best = no_bound<HIGH>();  // of the blocks that are tight
-  u32 bounds[OWN_BLOCKS];         // of the others
-#pragma unroll
-  for (int b = 0; b < OWN_BLOCKS; ++b) bounds[b] = 32 * b + lane < FEATURE_BLOCKS ? s.high[32 * b + lane] : 0u;
-  while (true) {
-    Bound next[FAR_BLOCKS];  // the widest, one after the other
-#pragma unroll
-    for (int j = 0; j < FAR_BLOCKS; ++j) {
-      mine = no_bound<HIGH>();
-#pragma unroll
-      for (int b = 0; b < OWN_BLOCKS; ++b) widen<HIGH>(mine, bounds[b], 32 * b + lane);
-      next[j] = widest<HIGH>(mine);
-#pragma unroll
-      for (int b = 0; b < OWN_BLOCKS; ++b)
-        if (next[j].where == (u32)(32 * b + lane)) bounds[b] = 0u;
-    }
-    const bool is_best = best.bits > next[0].bits ||
-                         (best.bits == next[0].bits && best.where / FEATURE_BLOCK < next[0].where);
-    const Extremes found = {low.bits, low.where, is_best ? best.bits : next[0].bits, best.where};
-    if (is_best || !incremental_top_k(found, threshold)) {
-      if (lane == 0) s.extremes = found;
-      __syncwarp();
-      return;
-    }
-    bool crosses[FAR_BLOCKS];  // else no feature of the block can be swapped in
-    float weight[FAR_BLOCKS][PARTS];
-#pragma unroll
-    for (int j = 0; j < FAR_BLOCKS; ++j) {
-      crosses[j] = incremental_top_k({low.bits, 0u, next[j].bits, 0u}, threshold);
-#pragma unroll
-      for (int k = 0; k < PARTS; ++k) {  // all loads at once
-        const int f = crosses[j] ? (int)next[j].where * FEATURE_BLOCK + 32 * k + lane : FEATURES;
-        weight[j][k] = f < FEATURES && !s.selected.has(f) ? weights[f] : 0.0f;
-      }
-    }
-    __syncwarp();  // all lanes have read the bounds
-#pragma unroll
-    for (int j = 0; j < FAR_BLOCKS; ++j) {
-      if (!crosses[j]) continue;
-      mine = no_bound<HIGH>();
-#pragma unroll
-      for (int k = 0; k < PARTS; ++k)
-        widen<HIGH>(mine, __float_as_uint(fabsf(weight[j][k])), next[j].where * FEATURE_BLOCK + 32 * k + lane);
-      const Bound tight = widest<HIGH>(mine);
-      if (lane == 0) s.high[next[j].where] = tight.bits;
-      widen_first<HIGH>(best, tight.bits, tight.where);
     }
   }
 }
@@ -262,9 +203,10 @@ __device__ __forceinline__ void update_linear(float* weights, float* momentum, c
 }
 
 // What the next step's choice depends on, after an update and a barrier of all who made it; by the learner's COUNT
-// threads, of which the first warp calls `find`. The extremes are there for it at once, for others after the next barrier.
-template <int COUNT, int N, typename Find>
-__device__ __forceinline__ void renew_extremes(const Column<N>& weights, Selection& s, int rank, int barrier, Find find) {
+// threads. The extremes are there for the first warp at once, for others after the next barrier.
+template <int COUNT, int N>
+__device__ __forceinline__ void renew_extremes(const Column<N>& weights, float threshold, Selection& s, int rank,
+                                               int barrier) {
   if constexpr (LINEAR_MOMENTUM) bound_blocks<COUNT>(weights, s, rank, barrier);
-  if (rank < 32) find();
+  if (rank < 32) find_extremes(weights, threshold, s, rank);
 }
