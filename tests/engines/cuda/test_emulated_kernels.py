@@ -118,6 +118,14 @@ def test_every_plan_computes_the_same_run(env, name):
     assert_equals_the_reference(packed_run(env, NIBBLER, PLANS[name]), env, NIBBLER)
 
 
+def test_a_selected_last_feature_ends_the_search_of_a_block_that_is_not_full(env):
+    config = dataclasses.replace(NIBBLER, inputs_per_question=130)
+    assert env.num_features % 64
+    packed = packed_run(env, config)
+    assert (packed.state(0)["inputs"] == env.num_features - 1).any()
+    assert_equals_the_reference(packed, env, config)
+
+
 def test_far_support_weights_are_searched_in_many_blocks_of_features():
     env = multi_catch(40, seed=1)  # 35 blocks, more than a warp has lanes
     assert env.num_features > 32 * 64
