@@ -59,13 +59,23 @@ struct FeatureSet {
   }
 };
 
+struct Observed {  // a board's active features
+  int4 fours[OBSERVED_STRIDE / 4];
+};
+
 // `observed_base` and `row_base` are the board's own.
-__device__ __forceinline__ void observe_board(const Environment& env, int board, int observed_base, int state,
-                                              Slot* slots) {
-  const int4* observed = env.observed + (size_t)(observed_base + state) * (OBSERVED_STRIDE / 4);
+__device__ __forceinline__ Observed load_observed(const Environment& env, int observed_base, int state) {
+  Observed loaded;
+#pragma unroll
+  for (int i = 0; i < OBSERVED_STRIDE / 4; ++i)
+    loaded.fours[i] = __ldg(env.observed + (size_t)(observed_base + state) * (OBSERVED_STRIDE / 4) + i);
+  return loaded;
+}
+
+__device__ __forceinline__ void store_observed(const Observed& observed, int board, Slot* slots) {
 #pragma unroll
   for (int i = 0; i < BOARD_SLOTS; i += 4) {
-    const int4 four = __ldg(observed + i / 4);
+    const int4 four = observed.fours[i / 4];
     slots[board * BOARD_SLOTS + i] = (Slot)four.x;
     if (i + 1 < BOARD_SLOTS) slots[board * BOARD_SLOTS + i + 1] = (Slot)four.y;
     if (i + 2 < BOARD_SLOTS) slots[board * BOARD_SLOTS + i + 2] = (Slot)four.z;
@@ -126,10 +136,10 @@ __device__ __forceinline__ double first_step(const Environment& env, Boards& boa
   for (int board = rank; board < BOARDS; board += COUNT) {
     const int row_base = env.row_base[board], observed_base = env.observed_base[board];
     int s = states[board];
-    observe_board(env, board, observed_base, s, active);
+    store_observed(load_observed(env, observed_base, s), board, active);
     const uint4 words = draw(seed, STREAM_TRANSITION, step, board / 4);
     reward += step_board(env, row_base, s, action, lane_of(words, board % 4));
-    observe_board(env, board, observed_base, s, active_next);
+    store_observed(load_observed(env, observed_base, s), board, active_next);
     boards.states[board] = s;
     boards.row_base[board] = row_base;
     boards.observed_base[board] = observed_base;
@@ -155,27 +165,31 @@ struct Transitions {
   __device__ __forceinline__ void foresee(const Environment& env, const Boards& boards, Foreseen& foreseen,
                                           int rank) const {
 #pragma unroll
-    for (int first = 0; first < ROUNDS; first += 2) {  // two boards in flight at once
+    for (int first = 0; first < ROUNDS; first += 2) {  // two boards in flight at once, on each of two trips
       OutcomeBlock outcomes[2];
+      Observed observed[2];
       int block[2], s[2];
       double rewards[2];
+      bool here[2];
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int k = rank + min(first + r, ROUNDS - 1) * COUNT, board = k % BOARDS;
+        here[r] = first + r < ROUNDS && k < ACTIONS * BOARDS;
         block[r] = boards.row_base[board] + boards.states[board] * ACTIONS + min(k / BOARDS, ACTIONS - 1);
         outcomes[r] = load_outcomes(env, block[r]);
       }
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const int k = rank + (first + r) * COUNT;
-        if (first + r < ROUNDS && k < ACTIONS * BOARDS)
-          rewards[r] = draw_outcome(env, block[r], outcomes[r], s[r], words[first + r]);
-      }
+      for (int r = 0; r < 2; ++r)
+        if (here[r]) rewards[r] = draw_outcome(env, block[r], outcomes[r], s[r], words[first + r]);
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        if (here[r])
+          observed[r] = load_observed(env, boards.observed_base[(rank + (first + r) * COUNT) % BOARDS], s[r]);
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int k = rank + (first + r) * COUNT, a = k / BOARDS, board = k % BOARDS;
-        if (first + r < ROUNDS && k < ACTIONS * BOARDS) {
-          observe_board(env, board, boards.observed_base[board], s[r], foreseen.active[a]);
+        if (here[r]) {
+          store_observed(observed[r], board, foreseen.active[a]);
           foreseen.states[a][board] = s[r];
           foreseen.rewards[a][board] = rewards[r];  // last, since it may still be on its way
         }

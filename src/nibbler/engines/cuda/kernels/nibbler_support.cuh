@@ -56,27 +56,26 @@ struct Support {
 
   // The same for all questions of the block, by all of their threads.
   __device__ __forceinline__ void sum_together(u32 i) const {
+    constexpr int CHUNKS = chunks<ALL_QUESTION_THREADS>();
     const int lane = threadIdx.x % 32;
+    Weights<SIDE_BY_SIDE> w[2][CHUNKS] = {};
+#pragma unroll
+    for (int list = 0; list < 2; ++list)
+#pragma unroll
+      for (int c = 0; c < CHUNKS; ++c) {  // all loads at once
+        const int feature = feature_at<ALL_QUESTION_THREADS>(shared.active[(i + list) % 3], c, threadIdx.x);
+        if (feature >= 0) w[list][c] = weights_of<SIDE_BY_SIDE>(weights, feature);
+      }
     float sums[2 * SIDE_BY_SIDE] = {};
-    add_weights(shared.active[i % 3], sums);
-    add_weights(shared.active[(i + 1) % 3], sums + SIDE_BY_SIDE);
+#pragma unroll
+    for (int list = 0; list < 2; ++list)
+#pragma unroll
+      for (int c = 0; c < CHUNKS; ++c)
+#pragma unroll
+        for (int j = 0; j < SIDE_BY_SIDE; ++j) sums[list * SIDE_BY_SIDE + j] += w[list][c].x[j];
     warp_sums(sums, lane);
     if (writes_sum<2 * SIDE_BY_SIDE>(lane))
       shared.support_sums[threadIdx.x / 32][owned_sum<2 * SIDE_BY_SIDE>(lane)] = sums[0];
-  }
-
-  __device__ __forceinline__ void add_weights(const Slot* active, float* sums) const {
-    constexpr int CHUNKS = chunks<ALL_QUESTION_THREADS>();
-    Weights<SIDE_BY_SIDE> w[CHUNKS] = {};
-#pragma unroll
-    for (int c = 0; c < CHUNKS; ++c) {  // all loads at once
-      const int feature = feature_at<ALL_QUESTION_THREADS>(active, c, threadIdx.x);
-      if (feature >= 0) w[c] = weights_of<SIDE_BY_SIDE>(weights, feature);
-    }
-#pragma unroll
-    for (int c = 0; c < CHUNKS; ++c)
-#pragma unroll
-      for (int j = 0; j < SIDE_BY_SIDE; ++j) sums[j] += w[c].x[j];
   }
 
   // After barrier 1: C_{t+1} and the sums over the question's warps give its error, and the weights of x_t learn.
