@@ -76,7 +76,7 @@ def runs(
         steps = STEPS[size][boards]
         if size != "smoke" and agent["name"] in ("q-learning", "qv-learning"):
             steps = STEPS_OF_FLAT_NETWORKS.get(boards, steps)
-        if size == "paper" and settings.get("heterogeneous"):
+        if settings.get("heterogeneous"):
             steps = STEPS_OF_VARIED_BOARDS.get(boards, steps)
     if (
         (size, boards, steps) == ("paper", 32, PAPER_STEPS[32])

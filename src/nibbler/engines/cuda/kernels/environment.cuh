@@ -168,14 +168,15 @@ struct Transitions {
     for (int first = 0; first < ROUNDS; first += 2) {  // two boards in flight at once, on each of two trips
       OutcomeBlock outcomes[2];
       Observed observed[2];
-      int block[2], s[2];
+      int board[2], a[2], block[2], s[2];
       double rewards[2];
       bool here[2];
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const int k = rank + min(first + r, ROUNDS - 1) * COUNT, board = k % BOARDS;
+        const int k = rank + min(first + r, ROUNDS - 1) * COUNT;
         here[r] = first + r < ROUNDS && k < ACTIONS * BOARDS;
-        block[r] = boards.row_base[board] + boards.states[board] * ACTIONS + min(k / BOARDS, ACTIONS - 1);
+        board[r] = k % BOARDS, a[r] = min(k / BOARDS, ACTIONS - 1);
+        block[r] = boards.row_base[board[r]] + boards.states[board[r]] * ACTIONS + a[r];
         outcomes[r] = load_outcomes(env, block[r]);
       }
 #pragma unroll
@@ -183,15 +184,13 @@ struct Transitions {
         if (here[r]) rewards[r] = draw_outcome(env, block[r], outcomes[r], s[r], words[first + r]);
 #pragma unroll
       for (int r = 0; r < 2; ++r)
-        if (here[r])
-          observed[r] = load_observed(env, boards.observed_base[(rank + (first + r) * COUNT) % BOARDS], s[r]);
+        if (here[r]) observed[r] = load_observed(env, boards.observed_base[board[r]], s[r]);
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const int k = rank + (first + r) * COUNT, a = k / BOARDS, board = k % BOARDS;
         if (here[r]) {
-          store_observed(observed[r], board, foreseen.active[a]);
-          foreseen.states[a][board] = s[r];
-          foreseen.rewards[a][board] = rewards[r];  // last, since it may still be on its way
+          store_observed(observed[r], board[r], foreseen.active[a[r]]);
+          foreseen.states[a[r]][board[r]] = s[r];
+          foreseen.rewards[a[r]][board[r]] = rewards[r];  // last, since it may still be on its way
         }
       }
     }

@@ -4,12 +4,13 @@
 __device__ void discovery_warps(Shared& shared, char* apart, const State& state, const Environment& env,
                                 const Scalars& scalars, int run, int part, u32 num_steps) {
   const int rank = threadIdx.x - 32 * (ALL_QUESTION_WARPS + MAIN_WARPS), lane = rank % 32;
+  const int board_rank = MAIN_BOARD_THREADS + rank;
   Transitions<BOARD_THREADS> transitions;
-  transitions.draw_words(scalars.seed, scalars.step + 1, MAIN_BOARD_THREADS + rank);
+  transitions.draw_words(scalars.seed, scalars.step + 1, board_rank);
   auto forward = [&](u32 i) {
-    transitions.foresee(env, shared.boards, shared.foreseen, MAIN_BOARD_THREADS + rank);
+    transitions.foresee(env, shared.boards, shared.foreseen, board_rank);
     barrier_1();
-    transitions.draw_words(scalars.seed, scalars.step + i + 2, MAIN_BOARD_THREADS + rank);
+    transitions.draw_words(scalars.seed, scalars.step + i + 2, board_rank);
   };
   if (part != DISCOVERY_PART) {
     group_sync<THREADS>(0);

@@ -5,8 +5,8 @@
 //     units of it (their v heads in registers) and is the only one that touches their weights, but for new random ones;
 //   MAIN_WARPS warps that keep the clock: the meeting of the blocks, the choice of the action, and meanwhile the
 //     first of them has the base features of the main learner, the others (if any) the environment;
-//   DISCOVERY_WARPS warps that help with the environment and select the cumulants (these in one block only: in part 0, or,
-//     with DISCOVERY_APART, in one block more, which has no questions, so that they have the room of the discovery weights).
+//   DISCOVERY_WARPS warps that help with the environment and, in one block only, select the cumulants: in part 0, or, with
+//     DISCOVERY_APART, in one block more, which has no questions, so that the questions have the room of the discovery weights.
 //
 // ONE STEP, given x_t, a_t and x_{t+1} in shared memory:
 //   forward   questions: hidden units of x_{t+1} (those of x_t are known), all dot products.

@@ -104,12 +104,13 @@ template <int COUNT, int N>
 __device__ __forceinline__ void bound_blocks(const Column<N>& weights, Selection& s, int rank, int barrier) {
   const int lane = rank % 32;
   for (int block = rank / 32; block < FEATURE_BLOCKS; block += COUNT / 32) {
+    const BlockWeights loaded = load_block(weights, block, lane);
     u32 low = no_bound<LOW>().bits, high = no_bound<HIGH>().bits;
 #pragma unroll
-    for (int k = 0; k < FEATURE_BLOCK; k += 32) {
-      const int f = block * FEATURE_BLOCK + k + lane;
+    for (int k = 0; k < FEATURE_BLOCK / 32; ++k) {
+      const int f = block * FEATURE_BLOCK + 32 * k + lane;
       if (f < FEATURES) {
-        const u32 bits = __float_as_uint(fabsf(weights[f]));
+        const u32 bits = __float_as_uint(fabsf(loaded.x[k]));
         const bool selected = s.selected.has(f);
         low = selected ? min(low, bits) : low, high = selected ? high : max(high, bits);
       }
