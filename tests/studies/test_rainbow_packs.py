@@ -123,6 +123,15 @@ def test_a_pack_killed_while_it_was_saved_goes_on_as_one_pack(
     assert curve_bytes(tmp_path, specs) == curve_bytes(whole, specs)
 
 
+def test_a_run_that_was_begun_alone_keeps_its_steps_when_others_join_it(specs, tmp_path):
+    packed(tmp_path, specs[:1], stop=stop_after(3))
+    ((step, _),) = ResultsFolder(tmp_path).run(specs[0]).checkpoints()  # saved once only
+    events = packed(tmp_path, specs)
+    started = {event.id: event.step for event in events if event.kind == "started"}
+    assert [started[spec.id] for spec in specs] == [step, 0, 0]
+    assert 0 < step < 400
+
+
 def test_a_failing_pack_leaves_the_others_alone(specs, tmp_path, monkeypatch):
     def failing(problems):
         if problems[0][2] == 0:

@@ -138,11 +138,14 @@ def _in_step(specs: Sequence[RunSpec], results: ResultsFolder, tell: OnEvent) ->
     """The specs by the step that they go on from.
 
     A pack whose process was killed while saving it goes back, all of it, to the save before: JAX rounds
-    otherwise when other runs are beside a run, so the same ones must go on together.
+    otherwise when other runs are beside a run, so the same ones must go on together. Runs that were never
+    begun were in no such pack.
     """
-    saved = [dict(results.run(spec).checkpoints()) for spec in specs]
+    begun = [folder for folder in map(results.run, specs) if (folder.path / "spec.json").exists()]
+    saved = [dict(folder.checkpoints()) for folder in begun]
     # Whoever has been saved less than twice can also go back to the beginning.
-    common = set.intersection(*({*steps, *([0] if len(steps) < 2 else [])} for steps in saved))
+    options = [{*steps, *([0] if len(steps) < 2 else [])} for steps in saved]
+    common = set.intersection(*options) if options else set()
     for steps in saved if common else ():
         for path in (path for step, path in steps.items() if step > max(common)):
             path.unlink(missing_ok=True)
