@@ -1,16 +1,16 @@
-// The discovery warps: select_cumulants (Algorithm 5), in one block. While the questions look forward, all of them help the
-// main warps with what would follow each action.
+// The discovery warps: select_cumulants (Algorithm 5), in one block. While the questions look forward, all of them may help
+// the main warps with what would follow each action.
 
 __device__ void discovery_warps(Shared& shared, char* apart, const State& state, const Environment& env,
                                 const Scalars& scalars, int run, int part, u32 num_steps) {
   const int rank = threadIdx.x - 32 * (ALL_QUESTION_WARPS + MAIN_WARPS), lane = rank % 32;
   const int board_rank = MAIN_BOARD_THREADS + rank;
   Transitions<BOARD_THREADS> transitions;
-  transitions.draw_words(scalars.seed, scalars.step + 1, board_rank);
+  if (DISCOVERY_HELPS) transitions.draw_words(scalars.seed, scalars.step + 1, board_rank);
   auto forward = [&](u32 i) {
-    transitions.foresee(env, shared.boards, shared.foreseen, board_rank);
+    if (DISCOVERY_HELPS) transitions.foresee(env, shared.boards, shared.foreseen, board_rank);
     barrier_1();
-    transitions.draw_words(scalars.seed, scalars.step + i + 2, board_rank);
+    if (DISCOVERY_HELPS) transitions.draw_words(scalars.seed, scalars.step + i + 2, board_rank);
   };
   if (part != DISCOVERY_PART) {
     group_sync<THREADS>(0);
@@ -54,7 +54,7 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
   }
   group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
   bound_blocks<DISCOVERY_THREADS>(column, selection, rank, DISCOVERY_BARRIER);
-  if (rank < 32) find_extremes(column, scalars.cumulant_threshold, selection, lane);
+  if (rank < 32) find_extremes(column, s.cumulants, scalars.cumulant_threshold, selection, lane);
 
   u64 swaps = 0;
   // The choice of step t depends on the weights after step t - 1: it is made then, by the first warp, and posted with
@@ -100,7 +100,8 @@ __device__ void discovery_warps(Shared& shared, char* apart, const State& state,
                                         scalars.alpha_linear, scalars.linear_nu, rank,
                                         [&](int) -> Selection& { return selection; });
     group_sync<DISCOVERY_THREADS>(DISCOVERY_BARRIER);
-    renew_extremes<DISCOVERY_THREADS>(column, scalars.cumulant_threshold, selection, rank, DISCOVERY_BARRIER);
+    renew_extremes<DISCOVERY_THREADS>(column, s.cumulants, scalars.cumulant_threshold, selection, rank,
+                                      DISCOVERY_BARRIER);
     decide((i + 1) & 1);
     barrier_2();
   }

@@ -27,7 +27,11 @@ constexpr int QUESTION_THREADS = 32 * QUESTION_WARPS;
 constexpr int MAIN_THREADS = 32 * MAIN_WARPS;
 constexpr int DISCOVERY_THREADS = 32 * DISCOVERY_WARPS;
 constexpr int MAIN_BOARD_THREADS = MAIN_WARPS > 1 ? MAIN_THREADS - 32 : 32;  // of the main warps, those with the environment
-constexpr int BOARD_THREADS = MAIN_BOARD_THREADS + DISCOVERY_THREADS;  // all that foresee
+// The discovery warps help them to foresee if that saves a trip: two boards of a thread are on one.
+__host__ __device__ constexpr int foreseeing_trips(int threads) { return divide_up(ACTIONS * BOARDS, 2 * threads); }
+constexpr bool DISCOVERY_HELPS =
+    foreseeing_trips(MAIN_BOARD_THREADS + DISCOVERY_THREADS) < foreseeing_trips(MAIN_BOARD_THREADS);
+constexpr int BOARD_THREADS = MAIN_BOARD_THREADS + (DISCOVERY_HELPS ? DISCOVERY_THREADS : 0);  // all that foresee
 constexpr int ALL_QUESTION_WARPS = QUESTIONS_PER_BLOCK * QUESTION_WARPS;
 constexpr int ALL_QUESTION_THREADS = 32 * ALL_QUESTION_WARPS;
 constexpr int THREADS = 32 * (ALL_QUESTION_WARPS + MAIN_WARPS + DISCOVERY_WARPS);

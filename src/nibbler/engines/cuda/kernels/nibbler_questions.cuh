@@ -168,7 +168,7 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
   double error_sum = state.answer_error[index];  // not 0: how steps are cut into launches must not show
   question_sync(q);
   bound_blocks<QUESTION_THREADS>(support.column(), s.selection, rank, q.barrier);
-  if (q.warp == 0) find_extremes(support.column(), scalars.input_threshold, s.selection, lane);
+  if (q.warp == 0) find_extremes(support.column(), s.inputs, scalars.input_threshold, s.selection, lane);
 
   Units z_t = zero_units();
   int count_t = 0, rows_t = 0;  // length of the list of x_t, and how many of its entries are rows
@@ -270,7 +270,7 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
     } else {
       support.all_questions_sync();
     }
-    renew_extremes<QUESTION_THREADS>(support.column(), scalars.input_threshold, s.selection, rank, q.barrier);
+    renew_extremes<QUESTION_THREADS>(support.column(), s.inputs, scalars.input_threshold, s.selection, rank, q.barrier);
     barrier_2();
 
     // Algorithm 2: update_main, the part of this thread's units
