@@ -151,6 +151,46 @@ def test_a_shape_that_needs_the_whole_device_is_alone_on_it(tmp_path, monkeypatc
     assert most == [1]
 
 
+def test_runs_of_one_shape_do_not_wait_for_each_other_while_there_is_room(tmp_path, monkeypatch):
+    meeting = threading.Barrier(2, timeout=60)  # passes only if two packs are under way at once
+    monkeypatch.setattr(GPU, "before_launch", meeting.wait)
+    study = Study("four", "smoke", tuple(spec("linear", seed) for seed in range(4)))  # in packs of two
+    outcome = run_study(study, tmp_path, runner="gpu")
+    assert not outcome.failed
+    assert outcome.complete
+    assert set(PackedOnCpu.launches) == {2}
+
+
+def test_runs_that_stand_at_different_steps_keep_them_and_do_not_wait_for_each_other(tmp_path, monkeypatch):
+    study = Study("two", "smoke", tuple(spec("linear", seed) for seed in range(2)))
+    for run, polls in zip(study.runs, (1, 3), strict=True):  # each alone, saved once, at steps of their own
+        left = iter(range(polls))
+        packs.run_packs(
+            "cuda",
+            [run],
+            ResultsFolder(tmp_path),
+            stop=lambda left=left: next(left, None) is None,
+            on_event=lambda event: None,
+        )
+    before = [ResultsFolder(tmp_path).run(run).checkpoints()[0][0] for run in study.runs]
+    assert before[0] != before[1]
+    meeting = threading.Barrier(2, timeout=60)
+    begun = {}
+
+    def launch():
+        if len(PackedOnCpu.launches) <= 2:
+            meeting.wait()
+
+    def note(event):
+        if event.kind == "started":
+            begun[event.id] = event.step
+
+    PackedOnCpu.launches.clear()
+    monkeypatch.setattr(GPU, "before_launch", launch)
+    assert run_study(study, tmp_path, runner="gpu", on_event=note).complete
+    assert [begun[run.id] for run in study.runs] == before
+
+
 def test_longer_runs_go_on_where_shorter_ones_ended(tmp_path):
     short = Study("packed", "smoke", tuple(spec("linear", seed) for seed in range(2)))
     long = Study("packed", "smoke", tuple(spec("linear", seed, steps=8_000) for seed in range(3)))

@@ -23,7 +23,7 @@ from nibbler.studies.interrupt import stop_on_signal
 from nibbler.studies.local_runner import Job, Pool, available_cores, worker_environment
 from nibbler.studies.packs import build_problems, run_packs
 from nibbler.studies.spec import RunSpec, Study
-from nibbler.studies.store import ResultsFolder
+from nibbler.studies.store import RunFolder
 
 PACKS_AT_ONCE = 8  # or being compiled
 _ASK_JAX = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); import jax; print(jax.default_backend())"
@@ -51,13 +51,20 @@ def run_study(
     pool = Pool(results, options, tell)
     shares = DeviceShares(engine_module("cuda").num_multiprocessors())
     with stop_on_signal() as stop_asked, ThreadPoolExecutor(1 + PACKS_AT_ONCE) as beside:
+        work: list[Future[Any]] = [beside.submit(pool.work, jobs, workers or available_cores(), stop_asked)]
 
         def run_shape(specs: list[RunSpec]) -> None:
-            run_packs("cuda", specs, results, stop=stop_asked, on_event=tell, shares=shares, **options)
+            run_packs(
+                "cuda", specs, results, stop=stop_asked, on_event=tell, shares=shares, pass_on=add, **options
+            )
+
+        def add(specs: list[RunSpec]) -> None:
+            work.append(beside.submit(run_shape, specs))
 
         try:
-            others = beside.submit(pool.work, jobs, workers or available_cores(), stop_asked)
-            _wait_for([others, *(beside.submit(run_shape, specs) for specs in packs)])
+            for specs in packs:
+                add(specs)
+            _wait_for(work)
         finally:
             pool.give_up()
             beside.shutdown()
@@ -67,21 +74,22 @@ def run_study(
 
 
 def _wait_for(work: list[Future[Any]]) -> None:
-    """Wait for all, and raise what one of them raised.
+    """Wait for all, also for what they add to the list, and raise what one of them raised.
 
     Ctrl-C may reach any thread, but its handler runs in this one, which therefore wakes up now and then.
     """
-    while wait(work, timeout=0.2).not_done:
-        pass
+    while not all(future.done() for future in work):
+        wait(list(work), timeout=0.2)
     for future in work:
         future.result()
 
 
 def _sort(begun: Begun) -> tuple[list[list[RunSpec]], list[Job]]:
     """What is missing: packs for the CUDA engine; packs of Rainbow, and then single runs, for processes."""
-    missing, results = begun.missing, begun.results
-    cuda = [spec for spec in missing if _runs_on(spec, "cuda", results)]
-    jax = [spec for spec in missing if _runs_on(spec, "jax", results)]
+    missing = begun.missing
+    saved = {spec.id: _engine_and_step(begun.results.run(spec)) for spec in missing}
+    cuda = [spec for spec in missing if _runs_on(spec, "cuda", saved[spec.id][0])]
+    jax = [spec for spec in missing if _runs_on(spec, "jax", saved[spec.id][0])]
     if jax and not jax_sees_gpu():
         message = (
             f"JAX sees no GPU here, so the {len(jax)} runs of Rainbow go to the CPU, one by one; "
@@ -91,16 +99,24 @@ def _sort(begun: Begun) -> tuple[list[list[RunSpec]], list[Job]]:
         jax = []
     packed = {spec.id for spec in (*cuda, *jax)}
     single: list[Job] = [[spec] for spec in missing if spec.id not in packed]
-    return _by_shape("cuda", cuda), [*_by_shape("jax", jax), *single]
+    # The CUDA engine gives the same bits in any pack, so runs at different steps go on in packs of their own.
+    at_step: dict[int, list[RunSpec]] = {}
+    for spec in cuda:
+        at_step.setdefault(saved[spec.id][1], []).append(spec)
+    packs = [pack for specs in at_step.values() for pack in _by_shape("cuda", specs)]
+    return packs, [*_by_shape("jax", jax), *single]
 
 
-def _runs_on(spec: RunSpec, engine: str, results: ResultsFolder) -> bool:
+def _engine_and_step(run: RunFolder) -> tuple[str | None, int]:
+    """Which engine has begun a run, and how far it is saved."""
+    loaded = run.load_checkpoint()
+    return (None, 0) if loaded is None else (loaded[0]["engine"], int(loaded[0]["step"]))
+
+
+def _runs_on(spec: RunSpec, engine: str, begun_on: str | None) -> bool:
     """Whether this engine runs the spec and, if it was begun, had begun it."""
     agents = {"cuda": engine_module("cuda").AGENTS, "jax": ("rainbow",)}[engine]
-    if spec.engine not in ("auto", engine) or spec.agent.get("name") not in agents:
-        return False
-    begun = results.run(spec).load_checkpoint()
-    return begun is None or begun[0]["engine"] == engine
+    return spec.engine in ("auto", engine) and spec.agent.get("name") in agents and begun_on in (None, engine)
 
 
 def _by_shape(engine: str, specs: list[RunSpec]) -> list[list[RunSpec]]:

@@ -55,13 +55,16 @@ def run_packs(
     stop: Callable[[], bool],
     on_event: OnEvent,
     shares: DeviceShares | None = None,
+    pass_on: Callable[[list[RunSpec]], None] | None = None,
     save_every: float = SAVE_EVERY,
     tracking: str | None = None,
 ) -> None:
     """Run specs of one shape to their end, or until `stop()`, as many at once as the device has room for.
 
-    With `shares`, threads that run different shapes take their shares of the device from it; without, the
-    device is all theirs. Errors are told as events: what fails, fails for all that were side by side.
+    With `shares`, threads take their shares of the device from it; without, the device is all theirs. Those
+    for which there is no room yet wait until the first ones are done, or go to `pass_on`, which may find
+    them a share that others give back before. Errors are told as events: what fails, fails for all that were
+    side by side.
     """
     left = list(specs)
     module = engine_module(engine)
@@ -80,6 +83,9 @@ def run_packs(
                     together = together[:admitted]
                     if stop():
                         break
+                if pass_on is not None and len(left) > len(together):
+                    pass_on(left[len(together) :])
+                    left = together
                 _run_together(engine, together, results, on_event, stop, share, save_every, tracking)
         except Exception as error:  # the other packs go on
             for spec in together:
