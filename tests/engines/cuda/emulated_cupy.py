@@ -94,10 +94,12 @@ class RawModule:
         stem = hashlib.sha256(repr((source, macros)).encode()).hexdigest()[:16]
         library = Path(_folder.name, f"{stem}.so")
         if not library.exists():
-            path = library.with_suffix(".cpp")
+            path = library.with_suffix(f".{threading.get_ident()}.cpp")
             path.write_text(source)
             flags = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-march=native"]
-            subprocess.run([str(COMPILER), *flags, *macros, "-o", str(library), str(path)], check=True)
+            new = path.with_suffix(".so")
+            subprocess.run([str(COMPILER), *flags, *macros, "-o", str(new), str(path)], check=True)
+            new.replace(library)  # whole, for another thread that wants the same kernel
         self.library = ctypes.CDLL(str(library))
 
     def get_function(self, name: str) -> Function:
