@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from nibbler.studies.interrupt import stop_on_signal
 from nibbler.studies.local_runner import Job, Pool, available_cores, worker_environment
 from nibbler.studies.packs import build_problems, run_packs
 from nibbler.studies.spec import RunSpec, Study
-from nibbler.studies.store import RunFolder
+from nibbler.studies.store import ResultsFolder
 
 PACKS_AT_ONCE = 8  # or being compiled
 _ASK_JAX = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); import jax; print(jax.default_backend())"
@@ -86,10 +87,14 @@ def _wait_for(work: list[Future[Any]]) -> None:
 
 def _sort(begun: Begun) -> tuple[list[list[RunSpec]], list[Job]]:
     """What is missing: packs for the CUDA engine; packs of Rainbow, and then single runs, for processes."""
-    missing = begun.missing
-    saved = {spec.id: _engine_and_step(begun.results.run(spec)) for spec in missing}
-    cuda = [spec for spec in missing if _runs_on(spec, "cuda", saved[spec.id][0])]
-    jax = [spec for spec in missing if _runs_on(spec, "jax", saved[spec.id][0])]
+    missing, results = begun.missing, begun.results
+    step_of: dict[str, int] = {}  # of the runs for the CUDA engine
+    jax = []
+    for spec in missing:
+        if (step := _goes_on_from(spec, "cuda", results)) is not None:
+            step_of[spec.id] = step
+        elif _goes_on_from(spec, "jax", results) is not None:
+            jax.append(spec)
     if jax and not jax_sees_gpu():
         message = (
             f"JAX sees no GPU here, so the {len(jax)} runs of Rainbow go to the CPU, one by one; "
@@ -97,34 +102,30 @@ def _sort(begun: Begun) -> tuple[list[list[RunSpec]], list[Job]]:
         )
         begun.tell(RunEvent.about("warning", jax[0], message=message))
         jax = []
+    cuda = [spec for spec in missing if spec.id in step_of]
     packed = {spec.id for spec in (*cuda, *jax)}
     single: list[Job] = [[spec] for spec in missing if spec.id not in packed]
     # The CUDA engine gives the same bits in any pack, so runs at different steps go on in packs of their own.
-    at_step: dict[int, list[RunSpec]] = {}
-    for spec in cuda:
-        at_step.setdefault(saved[spec.id][1], []).append(spec)
-    packs = [pack for specs in at_step.values() for pack in _by_shape("cuda", specs)]
-    return packs, [*_by_shape("jax", jax), *single]
+    return _by_shape("cuda", cuda, step_of), [*_by_shape("jax", jax, {}), *single]
 
 
-def _engine_and_step(run: RunFolder) -> tuple[str | None, int]:
-    """Which engine has begun a run, and how far it is saved."""
-    loaded = run.load_checkpoint()
-    return (None, 0) if loaded is None else (loaded[0]["engine"], int(loaded[0]["step"]))
-
-
-def _runs_on(spec: RunSpec, engine: str, begun_on: str | None) -> bool:
-    """Whether this engine runs the spec and, if it was begun, had begun it."""
+def _goes_on_from(spec: RunSpec, engine: str, results: ResultsFolder) -> int | None:
+    """The step at which this engine would go on with the spec; None if another one must run it."""
     agents = {"cuda": engine_module("cuda").AGENTS, "jax": ("rainbow",)}[engine]
-    return spec.engine in ("auto", engine) and spec.agent.get("name") in agents and begun_on in (None, engine)
+    if spec.engine not in ("auto", engine) or spec.agent.get("name") not in agents:
+        return None
+    begun = results.run(spec).load_checkpoint()
+    if begun is None:
+        return 0
+    return int(begun[0]["step"]) if begun[0]["engine"] == engine else None
 
 
-def _by_shape(engine: str, specs: list[RunSpec]) -> list[list[RunSpec]]:
-    """The specs that can be side by side, together."""
+def _by_shape(engine: str, specs: list[RunSpec], step_of: Mapping[str, int]) -> list[list[RunSpec]]:
+    """The specs that can be side by side, together, if they are at the same step where `step_of` tells it."""
     packs: dict[Any, list[RunSpec]] = {}
     for spec, (env, config, _) in zip(specs, build_problems(specs), strict=True):
-        key = (engine_module(engine).shape_key(env, config), spec.bin_size, spec.steps)
-        packs.setdefault(key, []).append(spec)
+        shape = engine_module(engine).shape_key(env, config)
+        packs.setdefault((shape, spec.bin_size, spec.steps, step_of.get(spec.id)), []).append(spec)
     return list(packs.values())
 
 
