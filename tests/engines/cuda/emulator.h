@@ -66,6 +66,12 @@ struct Fiber {
   struct {
     unsigned x;
   } thread_index, block_index;
+  struct Copy {
+    void* to;
+    const void* from;
+    size_t bytes;
+  };
+  std::vector<Copy> copies;  // that are on their way
   const Meeting* waits_for = nullptr;
   unsigned waits_beyond = 0;  // until its generation is another
   bool done = false;
@@ -195,11 +201,16 @@ inline unsigned long long load_relaxed(const unsigned long long* address) {
   emulator::yield();  // somebody else must write it
   return *(const volatile unsigned long long*)address;
 }
+// A copy is made when it is waited for; until then there are no numbers where it goes.
 template <int BYTES>
 void copy_async(void* shared, const void* global) {
-  std::memcpy(shared, global, BYTES);
+  std::memset(shared, 0xff, BYTES);
+  emulator::current->copies.push_back({shared, global, BYTES});
 }
-inline void await_copies() {}
+inline void await_copies() {
+  for (const auto& copy : emulator::current->copies) std::memcpy(copy.to, copy.from, copy.bytes);
+  emulator::current->copies.clear();
+}
 inline void others_may_run() {
   if (emulator::order > 1 && emulator::random_order() % 16 == 0) {
     emulator::progress = true;

@@ -57,9 +57,9 @@ PLANS = {  # ways to lay out the same run: questions per block, warps of questio
     "support in global memory, discovery apart": NibblerPlan(3, 2, 2, 1, support_shared=0, discovery_apart=1),
 }
 NETWORK_PLANS = {
-    "several blocks": NetworkPlan(1, 3, 1, max_pool_rows=4),
-    "groups of rows": NetworkPlan(2, 1, 1, row_groups=3, batch=2),
-    "groups of rows, several blocks": NetworkPlan(1, 2, 2, row_groups=2, batch=2, max_pool_rows=3),
+    "several blocks": NetworkPlan(32, 4, 1, max_pool_rows=4),
+    "many groups": NetworkPlan(80, 8, 2, batch=2),
+    "groups that share warps": NetworkPlan(48, 8, 3, batch=3, max_pool_rows=9),
 }
 
 
@@ -146,7 +146,7 @@ def test_every_plan_of_a_network_computes_the_same_run(env, name):
         ("nibbler", PLANS["support in global memory"]),
         ("another reading", PLANS["support in global memory"]),
         ("qv", None),
-        ("qv", NETWORK_PLANS["groups of rows"]),
+        ("qv", NETWORK_PLANS["groups that share warps"]),
     ],
 )
 def test_the_order_of_the_threads_changes_no_bit(env, name, plan):
@@ -236,7 +236,7 @@ def test_512_boards_fit_on_the_chip_and_1024_are_refused(monkeypatch):
     [
         ("nibbler", NibblerPlan(1, 2, 1, 1), 2),
         ("nibbler", NibblerPlan(2, 1, 1, 1, discovery_apart=1), 3),
-        ("qv", NetworkPlan(1, 3, 1), 2),
+        ("qv", NetworkPlan(32, 4, 1), 2),
     ],
 )
 def test_a_small_gpu_has_fewer_and_fuller_blocks(env, monkeypatch, name, plan, blocks):
@@ -288,13 +288,13 @@ def test_layouts_are_measured_beside_each_other(monkeypatch, tmp_path):
     monkeypatch.setitem(emulated_cupy.Device.attributes, "MultiProcessorCount", 1)
     lines, path = [], tmp_path / "cuda.json"
     options = {"boards": (1,), "repeats": 1, "units": 32, "echo": lines.append, "output": path}
-    bench.run(agent="q-learning", layout=["row_groups=2,batch=2"], **options)
+    bench.run(agent="q-learning", layout=["row_groups=4,batch=2"], **options)
     rows = json.loads(path.read_text())["rows"]
     label = "q-learning, 32 units"
-    assert [row["agent"] for row in rows] == [label, f"{label} (row_groups=2,batch=2)"]
+    assert [row["agent"] for row in rows] == [label, f"{label} (row_groups=4,batch=2)"]
     assert [len(line.split("|")) for line in lines] == [9] * 4
     assert all(row["microseconds_per_step"] > 0 for row in rows)
-    assert "1 blocks of 64 threads" in rows[0]["layout"]
+    assert "1 blocks of 160 threads" in rows[0]["layout"]
     assert "1 blocks of 96 threads" in rows[1]["layout"]
 
 
@@ -318,9 +318,9 @@ def test_a_layout_that_there_is_not_is_refused(options, message):
 def test_a_layout_that_does_not_fit_is_not_measured_under_its_name(monkeypatch):
     monkeypatch.setitem(emulated_cupy.Device.attributes, "MultiProcessorCount", 1)
     with pytest.raises(
-        ValueError, match="'blocks=2' does not fit on this device; the nearest is NetworkPlan"
+        ValueError, match="'block_units=32' does not fit on this device; the nearest is NetworkPlan"
     ):
-        bench.run(boards=(1,), repeats=1, agent="q-learning", units=64, layout=["blocks=2"])
+        bench.run(boards=(1,), repeats=1, agent="q-learning", units=64, layout=["block_units=32"])
 
 
 def broken(monkeypatch, old, new):

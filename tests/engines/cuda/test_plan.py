@@ -23,9 +23,11 @@ FEATURES, SLOTS = 56, 3  # of a board
 def check_network(plan: NetworkPlan, units: int, boards: int) -> None:
     config = QLearningConfig(hidden_units=units)
     macros = plan.macros(config, FEATURES * boards, 3, boards, SLOTS)
-    assert macros["HIDDEN"] == macros["UNITS"] * 32 * plan.worker_warps * plan.blocks >= units
-    assert macros["UNITS"] in (1, 2) or macros["UNITS"] % 4 == 0  # whole vector loads
-    assert plan.row_groups * plan.worker_warps + plan.main_warps <= MOST_WARPS
+    assert macros["HIDDEN"] == macros["BLOCKS"] * plan.block_units >= units
+    assert macros["HIDDEN"] - units < plan.block_units  # no block is empty
+    workers = plan.row_groups * plan.block_units // macros["UNITS"]
+    assert workers % 32 == 0
+    assert workers // 32 + plan.main_warps <= MOST_WARPS
 
 
 def check_nibbler(plan: NibblerPlan, config: NibblerConfig, boards: int) -> None:
@@ -40,12 +42,16 @@ def check_nibbler(plan: NibblerPlan, config: NibblerConfig, boards: int) -> None
 
 @given(boards=st.integers(1, 1024), units=st.integers(1, 8192))
 def test_a_network_has_a_plan_for_a_large_gpu_and_for_smaller_ones(boards, units):
-    plan = plan_network(QLearningConfig(hidden_units=units), boards)
-    assert plan.blocks <= MULTIPROCESSORS * plan.blocks_per_sm
+    config = QLearningConfig(hidden_units=units)
+    plan = plan_network(config, boards)
+    shape = (config, FEATURES * boards, 3, boards, SLOTS)
+    assert plan.macros(*shape)["BLOCKS"] <= MULTIPROCESSORS * plan.blocks_per_sm
     while plan is not None:
         check_network(plan, units, boards)
         fewer = plan.denser()
-        assert plan.blocks == 1 if fewer is None else fewer.blocks < plan.blocks
+        if fewer is not None:
+            before, after = plan.macros(*shape)["BLOCKS"], fewer.macros(*shape)["BLOCKS"]
+            assert after == -(-before // 2)
         plan = fewer
 
 
@@ -77,7 +83,9 @@ def test_a_plan_gives_up_one_thing_after_the_other():
     [
         (NibblerPlan(4, 2, 1, 1), {"questions_per_block": 13}, "a block has 1 to 12 questions"),
         (NibblerPlan(4, 2, 1, 1), {"main_warps": 40}, "a block has at most 32 warps, not 49"),
-        (NetworkPlan(8, 1, 1), {"row_groups": 4}, "a block has at most 32 warps, not 33"),
+        (NetworkPlan(256, 8, 1), {"row_groups": 16}, "a block has at most 32 warps, not 33"),
+        (NetworkPlan(256, 8, 1), {"row_groups": 1}, "a network has two groups of rows or more"),
+        (NetworkPlan(256, 8, 1), {"block_units": 40}, "8 groups .* 40 hidden units, 4 each, are no whole warps"),
     ],
 )
 def test_a_block_that_no_gpu_has_is_refused(plan, changes, message):

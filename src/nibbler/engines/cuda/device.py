@@ -36,6 +36,7 @@ SOURCES = {
         "environment.cuh",
         "mail.cuh",
         "rows.cuh",
+        "network_rows.cuh",
         "value_network.cu",
     ),
 }

@@ -10,6 +10,7 @@ from nibbler.agents.config import NibblerConfig, ValueNetworkConfig
 
 MOST_QUESTIONS_PER_BLOCK = 12  # a block has 16 barriers, and each question has one
 MOST_WARPS = 32  # of a block
+UNITS = 4  # hidden units of a flat network that a thread keeps: what it loads at once
 
 
 def check_warps(warps: int) -> None:
@@ -54,7 +55,6 @@ class NibblerPlan:
             "HIDDEN_BIAS": int(config.hidden_bias),
             "UNITS": hidden // (32 * self.question_warps),
             "UNIT_BLOCKS": 1,
-            "ROW_GROUPS": 1,
             "BLOCKS": -(-config.num_questions // self.questions_per_block) + self.discovery_apart,
             "LINEAR_MOMENTUM": int(config.linear_momentum > 0),
             "SWAPPED_RANDOM": int(config.swapped_input == "random"),
@@ -80,31 +80,43 @@ class NibblerPlan:
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """A thread per few hidden units, or one in each group; large networks take several blocks."""
+    """A thread per four hidden units in each of some groups, who share the active rows; blocks of units."""
 
-    worker_warps: int  # of a group
-    blocks: int
+    block_units: int  # hidden units of a block
+    row_groups: int
     main_warps: int
-    row_groups: int = 1  # that share the active rows of a unit
-    max_pool_rows: int = 112
-    batch: int = 8
+    max_pool_rows: int = 200
+    batch: int = 4
     blocks_per_sm: int = 1
 
     def __post_init__(self) -> None:
-        check_warps(self.row_groups * self.worker_warps + self.main_warps)
+        if self.row_groups < 2:
+            raise ValueError("a network has two groups of rows or more")
+        if self.block_units % UNITS or self._workers % 32:
+            raise ValueError(
+                f"{self.row_groups} groups of threads for {self.block_units} hidden units, {UNITS} each, "
+                "are no whole warps"
+            )
+        check_warps(self._workers // 32 + self.main_warps)
+
+    @property
+    def _workers(self) -> int:
+        return self.row_groups * self.block_units // UNITS
 
     def macros(
         self, config: ValueNetworkConfig, num_features: int, num_actions: int, num_boards: int, slots: int
     ) -> dict[str, int]:
         """The macros that the kernel is compiled with."""
-        hidden = padded(config.hidden_units, 32 * self.worker_warps * self.blocks)
+        blocks = -(-config.hidden_units // self.block_units)
+        plan = {key.upper(): value for key, value in asdict(self).items() if key != "block_units"}
         return {
-            **{key.upper(): value for key, value in asdict(self).items()},
+            **plan,
             **shape_macros(num_features, num_actions, num_boards, slots),
-            "HIDDEN": hidden,
+            "BLOCKS": blocks,
+            "HIDDEN": blocks * self.block_units,
             "HIDDEN_BIAS": int(config.hidden_bias),
-            "UNITS": hidden // (32 * self.worker_warps * self.blocks),
-            "UNIT_BLOCKS": self.blocks,
+            "UNITS": UNITS,
+            "UNIT_BLOCKS": blocks,
             "STATE_VALUE": int(config.learns_state_value),
         }
 
@@ -113,8 +125,11 @@ class NetworkPlan:
         return replace(self, blocks_per_sm=1) if self.blocks_per_sm > 1 else None
 
     def denser(self) -> "NetworkPlan | None":
-        """Half as many blocks, for a GPU with few multiprocessors; None if there is but one."""
-        return replace(self, blocks=-(-self.blocks // 2)) if self.blocks > 1 else None
+        """Half as many blocks, for a GPU with few multiprocessors; None if they cannot be fuller."""
+        try:
+            return replace(self, block_units=2 * self.block_units, row_groups=max(2, self.row_groups // 2))
+        except ValueError:
+            return None
 
 
 Plan = NibblerPlan | NetworkPlan
@@ -168,13 +183,17 @@ def plan_nibbler(config: NibblerConfig, num_boards: int) -> NibblerPlan:
 
 def plan_network(config: ValueNetworkConfig, num_boards: int) -> NetworkPlan:
     """A plan by the number of hidden units and, since each board has active rows, of boards."""
-    units = config.hidden_units
-    warps, blocks = min(4, -(-units // 32)), -(-units // 256)
-    board_warps = max(2, min(4, -(-num_boards // 32)))
-    if num_boards <= 8 and units > 256:  # two blocks on a multiprocessor, of more units and fewer rows
-        return NetworkPlan(8, -(-units // 512), 1, blocks_per_sm=2)
     if num_boards <= 16:  # the active rows of two runs fit on chip
-        return NetworkPlan(warps, blocks, 1, blocks_per_sm=2)
-    if num_boards > 64 and 64 <= units <= 1024:  # active rows fit on chip if blocks have few units
-        return NetworkPlan(2, -(-units // 64), board_warps, row_groups=8, max_pool_rows=300)
-    return NetworkPlan(warps, blocks, board_warps, row_groups=4)
+        units = _share(config.hidden_units, 256, 64)
+        return NetworkPlan(units, max(2, 512 // units), 1, blocks_per_sm=2)
+    if num_boards <= 64 and config.hidden_units > 256:
+        return NetworkPlan(_share(config.hidden_units, 192, 64), 10, 4, batch=3)
+    if num_boards <= 64:
+        return NetworkPlan(_share(config.hidden_units, 256, 16), 8, 4, batch=3)
+    return NetworkPlan(_share(config.hidden_units, 64, 16), 32, 4, max_pool_rows=300)
+
+
+def _share(units: int, most: int, multiple: int) -> int:
+    """Hidden units of a block that has at most `most`, in blocks that are equally full."""
+    blocks = -(-units // most)
+    return -(-units // (multiple * blocks)) * multiple

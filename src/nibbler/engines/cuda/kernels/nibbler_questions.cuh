@@ -126,7 +126,6 @@ __device__ void question_warps(Shared& shared, char* slots, u32 pool_rows, const
                      slots + local * (pool_rows + 1u) * ROW_BYTES,
                      pool_rows,
                      (u32)first_unit * 4u,
-                     0,
                      s.slot,
                      s.last,
                      s.pool};

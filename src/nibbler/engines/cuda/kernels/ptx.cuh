@@ -32,7 +32,11 @@ __device__ __forceinline__ u64 load_relaxed(const u64* address) {
 template <int BYTES>
 __device__ __forceinline__ void copy_async(void* shared, const void* global) {
   const u32 to = (u32)__cvta_generic_to_shared(shared);
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global), "n"(BYTES) : "memory");
+  if constexpr (BYTES == 16) {  // past L1
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global), "n"(BYTES) : "memory");
+  }
 }
 
 __device__ __forceinline__ void await_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }

@@ -1,5 +1,5 @@
 // Rows of hidden weights w_u: their sum over the active inputs, and their update (Algorithm 3), for one
-// thread's UNITS units. Nibbler's answers and the flat networks share this.
+// thread's UNITS units. The flat networks share what rows are, the pool and the lags; network_rows.cuh has the rest.
 //
 // LISTS. The active rows of x_t and of x_{t+1} are two lists. What to do with a row is worked out once, by the thread
 // that enters it (`RowEntry`), and then done by all threads for their units. `last` is the last step t at which a
@@ -9,15 +9,12 @@
 // POOL. A row that becomes active gets one of the pool's slots in shared memory and keeps it until it is no longer
 // active; only then does it return to global memory. A row that finds no slot is used where it is. A thread reads and
 // writes its own units only, so that learning needs no synchronisation; new random weights, the lists and the pool do.
-//
-// GROUPS. With ROW_GROUPS > 1 there are as many threads for each unit, who take turns with the batches of a list. A row can
-// then be another thread's in the next step, behind a barrier, and sums over a list are parts of a sum.
 
 constexpr int ROW_UNITS = HIDDEN / UNIT_BLOCKS;  // of a row, in one block
 constexpr u32 ROW_BYTES = 2u * ROW_UNITS * sizeof(float);
 constexpr u32 NO_ROW = 0xffffffffu, FRESH = 0x80000000u;  // in an entry's `row`: none; just got its slot
 constexpr u16 NO_SLOT = 0xffffu;
-constexpr int LEAVING_BATCH = BATCH < 4 ? BATCH : 4;
+constexpr int FEW = BATCH < 4 ? BATCH : 4;  // rows in flight at once where there may be few
 
 struct alignas(16) RowEntry {
   char* address;  // of the row, in shared or global memory
@@ -33,23 +30,20 @@ struct RowPool {  // in shared memory; the slots themselves lie elsewhere in it
 };
 
 struct Rows {
-  char* global;  // row 0, in global memory; rows follow each other at global_stride bytes
+  char* global;  // row 0, in global memory
   char* slots;   // slot 0, in shared memory; the last one, number pool_rows, is the row of zeros
   u32 pool_rows, offset;  // of this thread's units in a row, in bytes
-  int group;              // of this thread, below ROW_GROUPS
   u16* slot;     // [rows]
   u32* last;     // [rows]
   RowPool& pool;
 
   __device__ __forceinline__ char* in_global_memory(u32 row) const {
-    return global + (size_t)row * (ROW_BYTES * UNIT_BLOCKS);
+    return global + (size_t)row * ROW_BYTES;
   }
   __device__ __forceinline__ char* in_slot(u32 slot_number) const { return slots + slot_number * ROW_BYTES; }
   __device__ __forceinline__ char* address(u32 row) const {
     return slot[row] != NO_SLOT ? in_slot(slot[row]) : in_global_memory(row);
   }
-  // Is this entry of a list for this thread's group?
-  __device__ __forceinline__ bool has_entry(int k) const { return ROW_GROUPS == 1 || k / BATCH % ROW_GROUPS == group; }
 };
 
 // What the thread that enters rows needs to know.
@@ -58,6 +52,20 @@ struct RowClock {
   float alpha, nu;
   u32 step;
 };
+
+// What a row lacks that does not learn from step t: its weights at clock t are w - lag * m. In the update that reaches clock
+// t + 1 (with FIRST, clock t), m' = keep * m and w' = w - lagging * m. `last` is when the row was last active.
+struct Lag {
+  float lag, keep, lagging;
+};
+
+template <bool FIRST>
+__device__ __forceinline__ Lag lag_behind(const RowClock& clock, u32 last) {
+  const u32 gap = FIRST && last == clock.step ? 0u : clock.step - (last + 1u);
+  const Decay now = decay_over(clock.decay, clock.nu, gap);
+  const Decay then = FIRST ? now : decay_over(clock.decay, clock.nu, gap + 1u);
+  return {clock.alpha * now.sum, then.power, clock.alpha * then.sum};
+}
 
 // ---- one row in registers ----
 
@@ -93,12 +101,18 @@ __device__ __forceinline__ void add_units(Units& sum, const Units& more) {
 
 // ---- the pool ----
 
+// All slots are free; by COUNT threads, who synchronise afterwards.
+template <int COUNT>
+__device__ __forceinline__ void fill_pool(RowPool& pool, u32 pool_rows, int rank) {
+  for (int k = rank; k < (int)pool_rows; k += COUNT) pool.free_slots[k] = (u16)k;
+  if (rank == 0) pool.num_free = (int)pool_rows;
+}
+
 // All slots are free and all rows in global memory; by COUNT threads, who synchronise afterwards.
 template <int COUNT>
 __device__ __forceinline__ void empty_pool(const Rows& rows, int num_rows, int rank) {
   for (int row = rank; row < num_rows; row += COUNT) rows.slot[row] = NO_SLOT;
-  for (int k = rank; k < (int)rows.pool_rows; k += COUNT) rows.pool.free_slots[k] = (u16)k;
-  if (rank == 0) rows.pool.num_free = (int)rows.pool_rows;
+  fill_pool<COUNT>(rows.pool, rows.pool_rows, rank);
 }
 
 // A free slot for every lane that wants one, NO_SLOT where there is none left; by a whole warp.
@@ -129,7 +143,7 @@ __device__ __forceinline__ void claim_slot(const Rows& rows, u32 row) {
 
 // This thread's units of every row that is in a slot, back to global memory.
 __device__ __noinline__ void write_back(const Rows rows, int num_rows) {
-  for (int row = rows.group; row < num_rows; row += ROW_GROUPS) {
+  for (int row = 0; row < num_rows; ++row) {
     const u16 slot = rows.slot[row];
     if (slot != NO_SLOT) {
       Row held;
@@ -156,20 +170,14 @@ __device__ __forceinline__ RowEntry enter_row(const Rows& rows, const RowClock& 
   const bool fresh = taken != NO_SLOT;
   if (fresh) rows.slot[row] = slot = taken;
   const u32 last = rows.last[row];
-  const bool active_at_t = last == clock.step;
-  const u32 gap = active_at_t ? 0u : clock.step - (last + 1u);
-  const Decay now = decay_over(clock.decay, clock.nu, gap);
   RowEntry entry;
   entry.address = slot != NO_SLOT ? rows.in_slot(slot) : rows.in_global_memory(row);
   entry.row = row | (fresh ? FRESH : 0u);
-  entry.lag = clock.alpha * now.sum;
-  if (FIRST) {
-    entry.keep = now.power, entry.add = 0.0f, entry.direct = 0.0f, entry.lagging = entry.lag;
-  } else if (active_at_t) {
-    entry.keep = clock.nu, entry.add = 1.0f - clock.nu, entry.direct = clock.alpha, entry.lagging = 0.0f;
+  if (!FIRST && last == clock.step) {
+    entry.lag = 0.0f, entry.keep = clock.nu, entry.add = 1.0f - clock.nu, entry.direct = clock.alpha, entry.lagging = 0.0f;
   } else {
-    const Decay then = decay_over(clock.decay, clock.nu, gap + 1u);
-    entry.keep = then.power, entry.add = 0.0f, entry.direct = 0.0f, entry.lagging = clock.alpha * then.sum;
+    const Lag behind = lag_behind<FIRST>(clock, last);
+    entry.lag = behind.lag, entry.keep = behind.keep, entry.add = 0.0f, entry.direct = 0.0f, entry.lagging = behind.lagging;
   }
   rows.last[row] = FIRST ? clock.step : clock.step + 1u;
   return entry;
@@ -193,7 +201,7 @@ __device__ __forceinline__ void fetch_row(char* slot, const char* global) {
 // Rows that just got a slot are copied there; await_copies waits for them.
 __device__ __forceinline__ void fetch_rows(const Rows& rows, const RowEntry* entries, int count, int lane) {
   for (int first = 0; first < count; first += 32) {
-    const u32 row = first + lane < count && rows.has_entry(first + lane) ? entries[first + lane].row : NO_ROW;
+    const u32 row = first + lane < count ? entries[first + lane].row : NO_ROW;
     u32 fresh = __ballot_sync(EVERY_LANE, row != NO_ROW && (row & FRESH));
     while (fresh != 0u) {
       const RowEntry& entry = entries[first + __ffs(fresh) - 1];
@@ -203,10 +211,10 @@ __device__ __forceinline__ void fetch_rows(const Rows& rows, const RowEntry* ent
   }
 }
 
-// The sum of the rows of x_{t+1} at clock t; this group's part of it.
+// The sum of the rows of x_{t+1} at clock t.
 __device__ __forceinline__ Units sum_rows(const Rows& rows, const RowEntry* entries, int count) {
   Units sum = zero_units();
-  for (int k = rows.group * BATCH; k < count; k += ROW_GROUPS * BATCH) {
+  for (int k = 0; k < count; k += BATCH) {
     Row row[BATCH];
     float lag[BATCH];
 #pragma unroll
@@ -222,11 +230,11 @@ __device__ __forceinline__ Units sum_rows(const Rows& rows, const RowEntry* entr
 
 // ---- Algorithm 3 for w_u ----
 
-// The rows of a list get their update. Returns the sum of their weights after it, in the order of the list; of this group.
+// The rows of a list get their update. Returns the sum of their weights after it, in the order of the list.
 __device__ __forceinline__ Units update_listed(const Rows& rows, const RowEntry* entries, int count,
                                                const Units& gradient) {
   Units sum = zero_units();
-  for (int k = rows.group * BATCH; k < count; k += ROW_GROUPS * BATCH) {
+  for (int k = 0; k < count; k += BATCH) {
     Row row[BATCH];
 #pragma unroll
     for (int r = 0; r < BATCH; ++r) row[r].load(entries[k + r].address + rows.offset);
@@ -236,10 +244,7 @@ __device__ __forceinline__ Units update_listed(const Rows& rows, const RowEntry*
       add_units(sum, row[r].w);
     }
 #pragma unroll
-    for (int r = 0; r < BATCH; ++r) {
-      // all groups read the row of zeros, so that none may write it
-      if (ROW_GROUPS == 1 || entries[k + r].row != NO_ROW) row[r].store(entries[k + r].address + rows.offset);
-    }
+    for (int r = 0; r < BATCH; ++r) row[r].store(entries[k + r].address + rows.offset);
   }
   return sum;
 }
@@ -261,7 +266,7 @@ __device__ __forceinline__ Units update_rows(const Rows& rows, const RowClock& c
   for (int first = 0; first < count_t; first += 32) {
     const u32 mine = first + lane < count_t ? entries_t[first + lane].row : NO_ROW;
     const bool leaves = mine != NO_ROW && rows.last[mine & ~FRESH] == clock.step;
-    u32 leaving = __ballot_sync(EVERY_LANE, leaves && rows.has_entry(first + lane));
+    u32 leaving = __ballot_sync(EVERY_LANE, leaves);
     if (first_warp) {  // their slots are free from the next list on
       const u16 slot = leaves ? rows.slot[mine & ~FRESH] : NO_SLOT;
       const u32 giving = __ballot_sync(EVERY_LANE, slot != NO_SLOT);
@@ -277,19 +282,17 @@ __device__ __forceinline__ Units update_rows(const Rows& rows, const RowClock& c
       }
     }
     while (leaving != 0u) {
-      Row row[LEAVING_BATCH];
-      char* to[LEAVING_BATCH];
+      Row row[FEW];
+      char* to[FEW];
 #pragma unroll
-      for (int r = 0; r < LEAVING_BATCH; ++r) {
+      for (int r = 0; r < FEW; ++r) {
         const int k = first + (leaving != 0u ? __ffs(leaving) - 1 : 0);
         to[r] = leaving != 0u ? rows.in_global_memory(entries_t[k].row & ~FRESH) + rows.offset : nullptr;
-        // where none is left, any row of this thread's may be read, and in one group all are
-        const bool own = ROW_GROUPS == 1 || leaving != 0u;
-        row[r].load((own ? entries_t[k].address : rows.in_slot(rows.pool_rows)) + rows.offset);
+        row[r].load(entries_t[k].address + rows.offset);  // where none is left, any
         leaving &= leaving - 1u;
       }
 #pragma unroll
-      for (int r = 0; r < LEAVING_BATCH; ++r) {
+      for (int r = 0; r < FEW; ++r) {
         row[r].update(learning, gradient);
         if (to[r] != nullptr) row[r].store(to[r]);
       }

@@ -1,26 +1,24 @@
 // Q-learning and QV-learning with one hidden layer over all bits, and their environment, as one persistent kernel.
 //
-// THREADS. A run has BLOCKS blocks that share its hidden units; a worker thread keeps UNITS units (their heads in
-// registers: v, q_a, and the momentum of each). There are ROW_GROUPS groups of WORKER_WARPS warps with the same units and
-// heads, who take turns with the rows of w_u: a row is one thread's for each unit in a step. MAIN_WARPS more warps keep
-// the clock, hold the meeting of the blocks, choose the action and step the environment.
+// THREADS. A run has BLOCKS blocks that share its hidden units; a worker thread keeps four of them, and there are ROW_GROUPS
+// groups of threads with the same units, who share the rows of w_u. MAIN_WARPS more warps keep the clock, list the active
+// rows, hold the meeting of the blocks, choose the action and step the environment.
 //
-// ONE STEP, given x_t, a_t and x_{t+1}:
-//   lists    everybody: which rows are active, and how far each lags behind.              [barrier]
-//   forward  workers: hidden units of x_{t+1} (those of x_t are known), dot products.
-//            meanwhile main: x_{t+2} for every action that A_{t+1} may be.                 [barrier]
-//   meeting  main: sums over all units, the TD errors, A_{t+1}.                           [barrier]
-//   learn    workers: heads and rows (Algorithm 3). main: hand out x_{t+2}.               [barrier]
+// ONE STEP, given x_t, a_t and the list of rows of x_{t+1}:                                 [barrier: listed]
+//   forward  workers: rows that x_t left out return to global memory; what enters the hidden units for x_t and x_{t+1}; dot
+//            products. On the way rows get what they learned from the step before (Algorithm 3). main: x_{t+2} for every action that A_{t+1} may be. [barrier: summed]
+//   meeting  main: sums over all units, the TD errors, A_{t+1}. workers: the list of rows of x_{t+2} for every such action.
+//                                                                                            [barrier: met]
+//   learn    workers: heads. main: take the list of x_{t+2}.
 //
 // MEMORY. Rows of w_u and their momentum are in global memory; those that are active are in shared memory as far as
-// they fit, behind the struct `Shared`. See rows.cuh.
+// they fit, behind the struct `Shared`. See network_rows.cuh.
 
-constexpr int UNIT_THREADS = 32 * WORKER_WARPS, WORKERS = ROW_GROUPS * UNIT_THREADS;
-constexpr int MAIN_THREADS = 32 * MAIN_WARPS;
-constexpr int THREADS = WORKERS + MAIN_THREADS;
+constexpr int UNIT_THREADS = ROW_UNITS / UNITS, WORKERS = ROW_GROUPS * UNIT_THREADS, THREADS = WORKERS + MAIN_THREADS;
+constexpr int SUM_WARPS = divide_up(2 * UNIT_THREADS, 32);  // of the two groups that take dot products
 constexpr int MAIN_BARRIER = 1, WORKER_BARRIER = 2;
-constexpr int ROWS = FEATURES + HIDDEN_BIAS;
-constexpr int ENTRIES = round_up(SLOTS + HIDDEN_BIAS, BATCH);
+static_assert(WORKERS % 32 == 0 && ROW_GROUPS >= 2, "workers are whole warps of two groups or more");
+constexpr int LISTS = ACTIONS + 1;
 enum { Q_T, V_T, V_NEXT, Q_NEXT };  // + action; sums over units
 constexpr int NUM_SUMS = Q_NEXT + ACTIONS;
 constexpr int PADDED_SUMS = power_of_two_from(NUM_SUMS);
@@ -35,24 +33,28 @@ struct State {  // device arrays with a leading axis over runs; units are padded
   u64* action_counts;                       // [ACTIONS]
   u64* active_rows;                         // [1] sum over steps
   double* value_error;                      // [1]
-  Decay* decay;                             // [DECAY_LOW + DECAY_HIGH]
+  const DecayTable* decay;                  // [1]
 };
 
 struct Shared {
-  alignas(16) float parts[ROW_GROUPS][ROW_UNITS];  // of what enters the units, by groups
-  float sums[WORKER_WARPS][PADDED_SUMS];
+  RowList lists[LISTS];  // of x_t and x_{t+1}; or of x_{t+1}, and of x_{t+2} for every A_{t+1}
+  bool some_far[4];      // whether those of x_{t-1} to x_{t+2}, in turn, have rows that are in global memory
+  alignas(16) float parts[2][ROW_GROUPS][ROW_UNITS];  // of what enters the units for x_t and x_{t+1}, by groups
+  float z_t[ROW_UNITS];                               // the sum for x_t
+  float head_v[STATE_VALUE ? ROW_UNITS : 4], head_v_momentum[STATE_VALUE ? ROW_UNITS : 4];
+  float head_q[ACTIONS][ROW_UNITS], head_q_momentum[ACTIONS][ROW_UNITS];
+  Leavers leavers[2];  // of x_{t-1} and x_t in turn
+  float sums[SUM_WARPS][PADDED_SUMS];
   u32 letters[NUM_SUMS * LETTER_STRIDE];
   double rewards[MAIN_WARPS];
   int action;  // a_t
   float error_v, error_q;
-  Slot active[2][SLOTS];
-  RowEntry entries[2][ENTRIES];
+  Slot first[SLOTS];  // x_t at the start of a launch
   Boards boards;
   Foreseen foreseen;  // x_{t+2} for every A_{t+1}
   u32 last[ROWS];
-  u16 slot[ROWS];
+  u16 position[ROWS];
   RowPool pool;
-  DecayTable decay;
 };
 
 constexpr int SHARED_BYTES = round_up(sizeof(Shared), 16);
@@ -64,125 +66,153 @@ extern "C" __global__ void sizes(int* out) {
   out[3] = (int)sizeof(State), out[4] = (int)sizeof(Scalars), out[5] = THREADS;
 }
 
-// Enter the active features of x_t or x_{t+1}; every input has a row of its own. By all threads of the block.
-template <bool FIRST>
-__device__ __forceinline__ void list_active_rows(const Rows& rows, const RowClock& clock, const Slot* active,
-                                                 RowEntry* entries) {
-  for (int first = 0; first < ENTRIES; first += THREADS) {
-    const int k = first + threadIdx.x;
-    const int row = k < SLOTS ? active[k] : HIDDEN_BIAS && k == SLOTS ? ROWS - 1 : -1;
-    const RowEntry entry = enter_row<FIRST>(rows, clock, row >= 0, (u32)row, threadIdx.x % 32);
-    if (k < ENTRIES) entries[k] = entry;
-  }
-}
-
-// What enters this thread's units: the sum of what the groups have written, after a barrier.
-__device__ __forceinline__ Units sum_of_groups(const Shared& shared, const Units& mine, int unit) {
-  if constexpr (ROW_GROUPS == 1) return mine;
-  Units sum = zero_units();
-#pragma unroll
-  for (int g = 0; g < ROW_GROUPS; ++g) add_units(sum, load_units(&shared.parts[g][unit]));
-  return sum;
-}
-
-__device__ void worker_warps(Shared& shared, const Rows& rows, const State& state, const Scalars& scalars, int run,
-                             int part, u32 num_steps) {
-  const int rank = threadIdx.x, lane = rank % 32, group = rows.group, unit = rank % UNIT_THREADS * UNITS;  // in this block
-  const int first_unit = part * UNIT_THREADS * UNITS + unit;
-  auto write_part = [&](const Units& mine) {
-    if (ROW_GROUPS > 1) store_units(&shared.parts[group][unit], mine);
+// A block's share of the heads, from global to shared memory or back; by `count` threads, thread `rank`.
+template <bool BACK>
+__device__ __forceinline__ void move_heads(Shared& shared, const State& state, int run, int part, int rank, int count) {
+  const auto move = [&](float* here, float* there) {
+    for (int unit = rank; unit < ROW_UNITS; unit += count) {
+      float* const far = there + part * ROW_UNITS + unit;
+      *(BACK ? far : here + unit) = *(BACK ? here + unit : far);
+    }
   };
-  Units head_v = zero_units(), head_v_momentum = zero_units();
   if (STATE_VALUE) {
-    head_v = load_units(state.head_v + (size_t)run * HIDDEN + first_unit);
-    head_v_momentum = load_units(state.head_v_momentum + (size_t)run * HIDDEN + first_unit);
+    move(shared.head_v, state.head_v + (size_t)run * HIDDEN);
+    move(shared.head_v_momentum, state.head_v_momentum + (size_t)run * HIDDEN);
   }
-  Units head_q[ACTIONS], head_q_momentum[ACTIONS];
-#pragma unroll
   for (int a = 0; a < ACTIONS; ++a) {
-    const size_t at = ((size_t)run * ACTIONS + a) * HIDDEN + first_unit;
-    head_q[a] = load_units(state.head_q + at);
-    head_q_momentum[a] = load_units(state.head_q_momentum + at);
+    move(shared.head_q[a], state.head_q + ((size_t)run * ACTIONS + a) * HIDDEN);
+    move(shared.head_q_momentum[a], state.head_q_momentum + ((size_t)run * ACTIONS + a) * HIDDEN);
   }
-  if (group == 0) Row{zero_units(), zero_units()}.store(rows.in_slot(rows.pool_rows) + rows.offset);
-  group_sync<THREADS>(0);  // x_t is listed
-  Units z_t = settle_rows(rows, shared.entries[0], ENTRIES, lane);
-  write_part(z_t);
-  group_sync<THREADS>(0);
+}
 
+// Where the list for action `a` is, if `list` is that of x_{t+1}.
+__device__ __forceinline__ int list_after(int list, int a) { return (list + 1 + a) % LISTS; }
+
+// The forward pass of this thread's group, with or without rows that are in global memory.
+template <bool SOME_FAR>
+__device__ __forceinline__ void forward(const NetworkRows& rows, const RowList& now, const RowList& next,
+                                        const Units& learned, float alpha, Units& z_t, Units& z_next) {
+  pass_over<SOME_FAR>(rows, now, learned, alpha, z_t, z_next);
+  await_copies();
+  add_newcomers<SOME_FAR>(rows, next, z_next);
+}
+
+__device__ __forceinline__ Units relu(Units z) {
+#pragma unroll
+  for (int u = 0; u < UNITS; ++u) z.x[u] = fmaxf(z.x[u], 0.0f);
+  return z;
+}
+
+// Dot products of the hidden units with the heads, summed over a warp: group 0 has those of x_t, group 1 those of x_{t+1}.
+// After a barrier behind the groups' parts.
+__device__ __forceinline__ void sum_dots(Shared& shared, int group, int unit, int rank) {
+  float sums[PADDED_SUMS];
+#pragma unroll
+  for (int k = 0; k < PADDED_SUMS; ++k) sums[k] = 0.0f;
+  if (group < 2) {
+    Units z = load_units(&shared.parts[group][0][unit]);
+#pragma unroll
+    for (int g = 1; g < ROW_GROUPS; ++g) add_units(z, load_units(&shared.parts[group][g][unit]));
+    const Units phi = relu(z);
+    if (group == 0) {
+      store_units(&shared.z_t[unit], z);
+      sums[Q_T] = dot_units(load_units(&shared.head_q[shared.action][unit]), phi);
+      if (STATE_VALUE) sums[V_T] = dot_units(load_units(&shared.head_v[unit]), phi);
+    } else {
+      if (STATE_VALUE) sums[V_NEXT] = dot_units(load_units(&shared.head_v[unit]), phi);
+#pragma unroll
+      for (int a = 0; a < ACTIONS; ++a) sums[Q_NEXT + a] = dot_units(load_units(&shared.head_q[a][unit]), phi);
+    }
+  }
+  const int lane = rank % 32;
+  warp_sums(sums, lane);
+  if (writes_sum<PADDED_SUMS>(lane)) shared.sums[rank / 32][owned_sum<PADDED_SUMS>(lane)] = sums[0];
+}
+
+// co_opt for a head in shared memory.
+__device__ __forceinline__ void learn_head(float* head, float* head_momentum, const Units& phi, float error, float alpha,
+                                           float nu) {
+  Units w = load_units(head), momentum = load_units(head_momentum);
+  co_opt(w, momentum, phi, error, alpha, nu);
+  store_units(head, w);
+  store_units(head_momentum, momentum);
+}
+
+__device__ void worker_warps(Shared& shared, const NetworkRows& rows, const DecayTable& decay, const Scalars& scalars,
+                             u32 num_steps) {
+  const int rank = threadIdx.x, group = rows.group, unit = rank % UNIT_THREADS * UNITS;  // in this block
+  const float alpha = scalars.alpha_main, nu = scalars.nu;
+  RowClock clock = {decay, alpha, nu, (u32)scalars.step};
+  // 32 slots of the list after `now` if action `a` is taken
+  const auto list = [&](int list_now, int a, int chunk) {
+    list_chunk<false>(rows, clock, shared.foreseen.active[a], shared.lists[list_now], shared.lists[list_after(list_now, a)],
+                      chunk, rank % 32);
+  };
+  Units learned = zero_units();  // from the step before: (1 - nu) times the gradient of what enters the units
+  const auto release = [&](u32 i) {  // rows that left with the step before
+    const Leavers& leavers = shared.leavers[(i + 1) & 1];
+    if (shared.some_far[(i + 3) % 4]) {
+      release_rows<true>(rows, leavers, learned, alpha, nu);
+    } else {
+      release_rows<false>(rows, leavers, learned, alpha, nu);
+    }
+  };
+  if (group == 0) Row{zero_units(), zero_units()}.store(rows.at<false>(rows.zeros()));
+  for (int chunk = rank / 32; chunk < CHUNKS; chunk += WORKERS / 32)
+    list_chunk<true>(rows, clock, shared.first, shared.lists[0], shared.lists[0], chunk, rank % 32);
+  group_sync<THREADS>(0);  // x_t is listed
+  fetch_newcomers(rows, shared.lists[0]);
+  await_copies();
+  group_sync<THREADS>(0);  // and its list taken
+  for (int chunk = rank / 32; chunk < CHUNKS; chunk += WORKERS / 32) list(0, shared.action, chunk);
+  group_sync<THREADS>(0);  // x_{t+1} is listed
+
+  int list_now = 0, list_next = list_after(0, shared.action);
   for (u32 i = 0; i < num_steps; ++i) {
-    const RowClock clock = {shared.decay, scalars.alpha_main, scalars.nu, (u32)scalars.step + i};
-    RowEntry *entries_t = shared.entries[i & 1], *entries_next = shared.entries[(i + 1) & 1];
-    list_active_rows<false>(rows, clock, shared.active[(i + 1) & 1], entries_next);
-    z_t = sum_of_groups(shared, z_t, unit);
     group_sync<THREADS>(0);  // listed
 
-    fetch_rows(rows, entries_next, ENTRIES, lane);
-    await_copies();
-    Units z_next = sum_rows(rows, entries_next, ENTRIES);
-    if (ROW_GROUPS > 1) {
-      write_part(z_next);
-      group_sync<WORKERS>(WORKER_BARRIER);
-      z_next = sum_of_groups(shared, z_next, unit);
+    if (i > 0) list_now = list_next, list_next = list_after(list_next, shared.action);
+    const RowList &now = shared.lists[list_now], &next = shared.lists[list_next];
+    release(i);
+    group_sync<WORKERS>(WORKER_BARRIER);
+    fetch_newcomers(rows, next);
+    Units z_t = zero_units(), z_next = zero_units();
+    if (shared.some_far[i % 4] || shared.some_far[(i + 1) % 4]) {
+      forward<true>(rows, now, next, learned, alpha, z_t, z_next);
+    } else {
+      forward<false>(rows, now, next, learned, alpha, z_t, z_next);
     }
-    Units phi_t, phi_next;
-#pragma unroll
-    for (int u = 0; u < UNITS; ++u) {
-      phi_t.x[u] = fmaxf(z_t.x[u], 0.0f);
-      phi_next.x[u] = fmaxf(z_next.x[u], 0.0f);
-    }
-    const int action = shared.action;
-    Units taken = head_q[0];
-#pragma unroll
-    for (int a = 1; a < ACTIONS; ++a)
-      if (a == action) taken = head_q[a];
-    if (group == 0) {
-      float sums[PADDED_SUMS];
-#pragma unroll
-      for (int k = 0; k < PADDED_SUMS; ++k) sums[k] = 0.0f;
-      sums[Q_T] = dot_units(taken, phi_t);
-      if (STATE_VALUE) {
-        sums[V_T] = dot_units(head_v, phi_t);
-        sums[V_NEXT] = dot_units(head_v, phi_next);
-      }
-#pragma unroll
-      for (int a = 0; a < ACTIONS; ++a) sums[Q_NEXT + a] = dot_units(head_q[a], phi_next);
-      warp_sums(sums, lane);
-      if (writes_sum<PADDED_SUMS>(lane)) shared.sums[rank / 32][owned_sum<PADDED_SUMS>(lane)] = sums[0];
-    }
+    store_units(&shared.parts[0][group][unit], z_t);
+    store_units(&shared.parts[1][group][unit], z_next);
+    group_sync<WORKERS>(WORKER_BARRIER);
+    if (rank < 32 * SUM_WARPS) sum_dots(shared, group, unit, rank);
     group_sync_twice<THREADS>(0);  // summed
+    z_t = load_units(&shared.z_t[unit]);
+    const int action = shared.action;
+    const Units taken = load_units(&shared.head_q[action][unit]);
+    const Units head_v = STATE_VALUE ? load_units(&shared.head_v[unit]) : zero_units();
+    clock.step = (u32)scalars.step + i + 1u;
+    for (int k = rank / 32; k < ACTIONS * CHUNKS; k += WORKERS / 32) list(list_next, k / CHUNKS, k % CHUNKS);
     group_sync<THREADS>(0);  // met
 
     // Algorithm 3 with the reward as cumulant
     const float error_v = shared.error_v, error_q = shared.error_q;
-    Units gradient;
 #pragma unroll
-    for (int u = 0; u < UNITS; ++u)
-      gradient.x[u] = z_t.x[u] > 0.0f ? -(error_v * head_v.x[u] + error_q * taken.x[u]) : 0.0f;
-    if (STATE_VALUE) co_opt(head_v, head_v_momentum, phi_t, error_v, scalars.alpha_main, scalars.nu);
-#pragma unroll
-    for (int a = 0; a < ACTIONS; ++a)
-      if (a == action) co_opt(head_q[a], head_q_momentum[a], phi_t, error_q, scalars.alpha_main, scalars.nu);
-    z_t = update_rows(rows, clock, entries_t, ENTRIES, entries_next, ENTRIES, gradient, lane, rank < 32);
-    write_part(z_t);
-    group_sync<THREADS>(0);  // learned
+    for (int u = 0; u < UNITS; ++u) {
+      const float gradient = z_t.x[u] > 0.0f ? -(error_v * head_v.x[u] + error_q * taken.x[u]) : 0.0f;
+      learned.x[u] = (1.0f - nu) * gradient;
+    }
+    if (group == ROW_GROUPS - 1) {
+      const Units phi_t = relu(z_t);
+      if (STATE_VALUE) learn_head(&shared.head_v[unit], &shared.head_v_momentum[unit], phi_t, error_v, alpha, nu);
+      learn_head(&shared.head_q[action][unit], &shared.head_q_momentum[action][unit], phi_t, error_q, alpha, nu);
+    }
   }
-
-  write_back(rows, ROWS);
-  if (group > 0) return;
-  if (STATE_VALUE) {
-    store_units(state.head_v + (size_t)run * HIDDEN + first_unit, head_v);
-    store_units(state.head_v_momentum + (size_t)run * HIDDEN + first_unit, head_v_momentum);
-  }
-#pragma unroll
-  for (int a = 0; a < ACTIONS; ++a) {
-    const size_t at = ((size_t)run * ACTIONS + a) * HIDDEN + first_unit;
-    store_units(state.head_q + at, head_q[a]);
-    store_units(state.head_q_momentum + at, head_q_momentum[a]);
-  }
+  release(num_steps);
+  settle_rows(rows, shared.lists[list_next], learned, alpha);
 }
 
-__device__ void main_warps(Shared& shared, const Rows& rows, const State& state, const Environment& env,
+__device__ void main_warps(Shared& shared, const NetworkRows& rows, const State& state, const Environment& env,
                            const Scalars& scalars, double my_reward, int run, int part, Scalars* scalars_out, u64* mail,
                            double* bins, u32 num_bins, u32 bin_size) {
   const int rank = threadIdx.x - WORKERS, lane = rank % 32, warp = rank / 32;
@@ -198,25 +228,26 @@ __device__ void main_warps(Shared& shared, const Rows& rows, const State& state,
 
   Transitions<MAIN_THREADS> transitions;
   transitions.draw_words(scalars.seed, scalars.step + 1, rank);
+  auto looked_up = transitions.look_up(env, shared.boards, shared.boards.states, 0, rank);
+  RowList* const lists = shared.lists;
+  int list_now = 0, list_next = list_after(0, action);
+  const u32 begin = (u32)scalars.step;
   group_sync<THREADS>(0);  // x_t is listed
-  group_sync<THREADS>(0);
+  take_list<true>(rows, begin, lists[0], lists[0], shared.some_far[0], rank);
+  group_sync<THREADS>(0);  // and its list taken
+  group_sync<THREADS>(0);  // x_{t+1} is listed
+  take_list<false>(rows, begin + 1u, lists[0], lists[list_next], shared.some_far[1], rank);
 
   for (u32 i = 0; i < num_steps; ++i) {
-    const u32 step = (u32)scalars.step + i;
-    const RowClock clock = {shared.decay, scalars.alpha_main, scalars.nu, step};
-    list_active_rows<false>(rows, clock, shared.active[(i + 1) & 1], shared.entries[(i + 1) & 1]);
-    if (part == 0)
-      for (int k = rank; k < ENTRIES; k += MAIN_THREADS) active_rows += shared.entries[i & 1][k].row != NO_ROW;
-    const double warp_reward = warp_sum(my_reward);
-    if (lane == 0) shared.rewards[warp] = warp_reward;
+    const u32 step = begin + i;
     group_sync<THREADS>(0);  // listed
 
-    double reward = 0.0;
-#pragma unroll
-    for (int w = 0; w < MAIN_WARPS; ++w) reward += shared.rewards[w];
-    bin_sum += reward;
-    transitions.foresee(env, shared.boards, shared.foreseen, rank);
-    const int exploring = exploring_action(scalars.seed, (u64)step + 1, scalars.epsilon_threshold);
+    if (warp == MAIN_WARPS - 1) list_leavers(rows, lists[list_now], shared.leavers[i & 1], lane);  // few boards
+    if (rank == 0) {
+      active_rows += lists[list_now].count;
+      shared.some_far[(i + 2) % 4] = false;
+    }
+    transitions.foresee(env, shared.boards, looked_up, shared.foreseen, rank);
     group_sync_twice<THREADS>(0);  // summed
 
     const u32 tag = step + 1u;
@@ -224,18 +255,27 @@ __device__ void main_warps(Shared& shared, const Rows& rows, const State& state,
     if (rank < NUM_SUMS) {
       float sum = 0.0f;
 #pragma unroll
-      for (int w = 0; w < WORKER_WARPS; ++w) sum += shared.sums[w][rank];
+      for (int w = 0; w < SUM_WARPS; ++w) sum += shared.sums[w][rank];
       if (BLOCKS == 1) {
         shared.letters[rank * LETTER_STRIDE] = __float_as_uint(sum);
       } else {
         post(box + rank * BLOCKS + part, __float_as_uint(sum), tag);
       }
     }
+    const bool rewarded = __any_sync(EVERY_LANE, my_reward != 0.0);
+    const double warp_reward = rewarded ? warp_sum(my_reward) : 0.0;
+    if (lane == 0) shared.rewards[warp] = warp_reward;
+    const int exploring = exploring_action(scalars.seed, (u64)step + 1, scalars.epsilon_threshold);
+    transitions.draw_words(scalars.seed, (u64)step + 2, rank);
     if (BLOCKS == 1) {
       sync();
     } else {
       await_letters<NUM_SUMS, MAIN_THREADS, LETTER_STRIDE>(box, tag, shared.letters, rank, MAIN_BARRIER);
     }
+    double reward = 0.0;
+#pragma unroll
+    for (int w = 0; w < MAIN_WARPS; ++w) reward += shared.rewards[w];
+    bin_sum += reward;
     const float my_total = letter_sum<LANES_PER_LETTER>(shared.letters, min(lane / LANES_PER_LETTER, NUM_SUMS - 1), lane);
     float totals[NUM_SUMS];
 #pragma unroll
@@ -260,10 +300,10 @@ __device__ void main_warps(Shared& shared, const Rows& rows, const State& state,
     for (int a = 0; a < ACTIONS; ++a) action_counts[a] += a == action;
     action = exploring >= 0 ? exploring : greedy;
     if (i + 1 < num_steps) {
+      looked_up = transitions.look_up(env, shared.boards, shared.foreseen.states[action], 0, rank);
+      list_now = list_next, list_next = list_after(list_next, action);
+      take_list<false>(rows, step + 2u, lists[list_now], lists[list_next], shared.some_far[(i + 2) % 4], rank);
       my_reward = take_foreseen<MAIN_THREADS>(shared.foreseen, action, shared.boards, rank);
-      for (int slot = rank; slot < SLOTS; slot += MAIN_THREADS)
-        shared.active[i & 1][slot] = shared.foreseen.active[action][slot];
-      transitions.draw_words(scalars.seed, (u64)step + 2, rank);
     }
     if (rank == 0) shared.action = action;
     error_sum += fabsf(STATE_VALUE ? error_v : error_q);
@@ -273,14 +313,13 @@ __device__ void main_warps(Shared& shared, const Rows& rows, const State& state,
       in_bin = 0;
       ++bin;
     }
-    group_sync<THREADS>(0);  // learned
   }
 
   if (part == 0) {
     for (int board = rank; board < BOARDS; board += MAIN_THREADS)
       state.states[(size_t)run * BOARDS + board] = shared.boards.states[board];
-    atomicAdd(state.active_rows + run, active_rows);
     if (rank == 0) {
+      state.active_rows[run] += active_rows;
 #pragma unroll
       for (int a = 0; a < ACTIONS; ++a) state.action_counts[(size_t)run * ACTIONS + a] = action_counts[a];
       state.value_error[run] = error_sum;
@@ -301,30 +340,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
   const Environment env = environments[scalars.environment];
   const u32 step = (u32)scalars.step;
 
-  const Rows rows = {reinterpret_cast<char*>(state.hidden + ((size_t)run * ROWS * BLOCKS + part) * 2 * ROW_UNITS),
-                     reinterpret_cast<char*>(memory + SHARED_BYTES),
-                     pool_rows,
-                     threadIdx.x % UNIT_THREADS * (u32)sizeof(Units),
-                     (int)threadIdx.x / UNIT_THREADS,
-                     shared.slot,
-                     shared.last,
-                     shared.pool};
-  empty_pool<THREADS>(rows, ROWS, threadIdx.x);
+  const NetworkRows rows = {
+      reinterpret_cast<char*>(state.hidden + ((size_t)run * ROWS * BLOCKS + part) * 2 * ROW_UNITS),
+      reinterpret_cast<char*>(memory + SHARED_BYTES),
+      pool_rows,
+      threadIdx.x % UNIT_THREADS * (u32)sizeof(Units),
+      (int)threadIdx.x / UNIT_THREADS,
+      shared.position,
+      shared.last,
+      shared.pool};
+  fill_pool<THREADS>(shared.pool, pool_rows, threadIdx.x);
   for (int row = threadIdx.x; row < ROWS; row += THREADS) shared.last[row] = state.hidden_last[(size_t)run * ROWS + row];
   double my_reward = 0.0;
   if (threadIdx.x >= WORKERS)
     my_reward = first_step<MAIN_THREADS>(env, shared.boards, state.states + (size_t)run * BOARDS, scalars.seed, scalars.step,
-                                         scalars.action, shared.active[0], shared.active[1], threadIdx.x - WORKERS);
-  load_decay(shared.decay, state.decay + (size_t)run * (DECAY_LOW + DECAY_HIGH), threadIdx.x, THREADS);
+                                         scalars.action, shared.first, shared.foreseen.active[scalars.action],
+                                         threadIdx.x - WORKERS);
+  move_heads<false>(shared, state, run, part, threadIdx.x, THREADS);
+  if (threadIdx.x < 4) shared.some_far[threadIdx.x] = false;
+  if (threadIdx.x < 2) shared.leavers[threadIdx.x].count = 0;
   if (threadIdx.x == 0) shared.action = scalars.action;
   __syncthreads();
-  list_active_rows<true>(rows, {shared.decay, scalars.alpha_main, scalars.nu, step}, shared.active[0], shared.entries[0]);
   if (threadIdx.x < WORKERS) {
-    worker_warps(shared, rows, state, scalars, run, part, num_bins * bin_size);
+    worker_warps(shared, rows, state.decay[run], scalars, num_bins * bin_size);
   } else {
     main_warps(shared, rows, state, env, scalars, my_reward, run, part, all_scalars + run, mail, bins, num_bins, bin_size);
   }
   __syncthreads();
+  move_heads<true>(shared, state, run, part, threadIdx.x, THREADS);
   const u32 end = step + num_bins * bin_size;
   if (part == 0) {
     for (int row = threadIdx.x; row < ROWS; row += THREADS) {
