@@ -363,6 +363,13 @@ def test_a_missing_barrier_between_a_read_and_a_write_shows_in_the_bits(env, mon
     assert any(not np.array_equal(whole["hidden_weights"], state["hidden_weights"]) for state in states)
 
 
+def test_rows_that_are_used_before_they_have_come_show_in_the_numbers(env, monkeypatch):
+    whole = state_in_order(env, CONFIGS["q"], 0, 5)
+    wait, use = "  await_copies();\n", "  add_newcomers<SOME_FAR>(rows, newcomers, z_next);\n"
+    broken(monkeypatch, wait + use, use + wait)
+    assert not np.array_equal(whole["head_q"], state_in_order(env, CONFIGS["q"], 0, 5)["head_q"])
+
+
 def state_in_order(env, config, order, steps, plan=None):
     """The state after some steps with the threads in an order of emulator.h."""
     emulated_cupy.ORDER.of_threads = order

@@ -183,14 +183,13 @@ def plan_nibbler(config: NibblerConfig, num_boards: int) -> NibblerPlan:
 
 def plan_network(config: ValueNetworkConfig, num_boards: int) -> NetworkPlan:
     """A plan by the number of hidden units and, since each board has active rows, of boards."""
-    if num_boards <= 16:  # the active rows of two runs fit on chip
-        units = _share(config.hidden_units, 256, 64)
+    many = config.hidden_units > 256
+    if num_boards <= 16:  # the active rows of two runs fit on chip; on few boards also those of large blocks
+        units = _share(config.hidden_units, 512 if many and num_boards <= 8 else 256, 64)
         return NetworkPlan(units, max(2, 512 // units), 1, blocks_per_sm=2)
-    if num_boards <= 64 and config.hidden_units > 256:
-        return NetworkPlan(_share(config.hidden_units, 192, 64), 10, 4, batch=3)
     if num_boards <= 64:
-        return NetworkPlan(_share(config.hidden_units, 256, 16), 8, 4, batch=3)
-    return NetworkPlan(_share(config.hidden_units, 64, 16), 32, 4, max_pool_rows=300)
+        return NetworkPlan(_share(config.hidden_units, 192 if many else 256, 16), 8, 4, batch=3)
+    return NetworkPlan(_share(config.hidden_units, 64, 16), 24, 4, max_pool_rows=300)
 
 
 def _share(units: int, most: int, multiple: int) -> int:

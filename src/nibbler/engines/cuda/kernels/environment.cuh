@@ -162,60 +162,38 @@ struct Transitions {
     }
   }
 
-  struct Pair {  // two transitions of a thread, whose outcomes are on their way
-    OutcomeBlock outcomes[2];
-    int board[2], action[2], block[2];
-    bool here[2];
-  };
-
-  // Transitions number `first` and the one after it, from these states.
-  __device__ __forceinline__ Pair look_up(const Environment& env, const Boards& boards, const int* states, int first,
-                                          int rank) const {
-    Pair pair;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int k = rank + min(first + r, ROUNDS - 1) * COUNT;
-      pair.here[r] = first + r < ROUNDS && k < ACTIONS * BOARDS;
-      pair.board[r] = k % BOARDS, pair.action[r] = min(k / BOARDS, ACTIONS - 1);
-      pair.block[r] = boards.row_base[pair.board[r]] + states[pair.board[r]] * ACTIONS + pair.action[r];
-      pair.outcomes[r] = load_outcomes(env, pair.block[r]);
-    }
-    return pair;
-  }
-
-  __device__ __forceinline__ void foresee_pair(const Environment& env, const Boards& boards, const Pair& pair, int first,
-                                               Foreseen& foreseen) const {
-    Observed observed[2];
-    int s[2];
-    double rewards[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r)
-      if (pair.here[r]) rewards[r] = draw_outcome(env, pair.block[r], pair.outcomes[r], s[r], words[first + r]);
-#pragma unroll
-    for (int r = 0; r < 2; ++r)
-      if (pair.here[r]) observed[r] = load_observed(env, boards.observed_base[pair.board[r]], s[r]);
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      if (pair.here[r]) {
-        store_observed(observed[r], pair.board[r], foreseen.active[pair.action[r]]);
-        foreseen.states[pair.action[r]][pair.board[r]] = s[r];
-        foreseen.rewards[pair.action[r]][pair.board[r]] = rewards[r];  // last, since it may still be on its way
-      }
-    }
-  }
-
-  // What follows each action; of the first two transitions the outcomes have been looked up.
-  __device__ __forceinline__ void foresee(const Environment& env, const Boards& boards, const Pair& looked_up,
-                                          Foreseen& foreseen, int rank) const {
-    foresee_pair(env, boards, looked_up, 0, foreseen);
-#pragma unroll
-    for (int first = 2; first < ROUNDS; first += 2)
-      foresee_pair(env, boards, look_up(env, boards, boards.states, first, rank), first, foreseen);
-  }
-
   __device__ __forceinline__ void foresee(const Environment& env, const Boards& boards, Foreseen& foreseen,
                                           int rank) const {
-    foresee(env, boards, look_up(env, boards, boards.states, 0, rank), foreseen, rank);
+#pragma unroll
+    for (int first = 0; first < ROUNDS; first += 2) {  // two boards in flight at once, on each of two trips
+      OutcomeBlock outcomes[2];
+      Observed observed[2];
+      int board[2], a[2], block[2], s[2];
+      double rewards[2];
+      bool here[2];
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int k = rank + min(first + r, ROUNDS - 1) * COUNT;
+        here[r] = first + r < ROUNDS && k < ACTIONS * BOARDS;
+        board[r] = k % BOARDS, a[r] = min(k / BOARDS, ACTIONS - 1);
+        block[r] = boards.row_base[board[r]] + boards.states[board[r]] * ACTIONS + a[r];
+        outcomes[r] = load_outcomes(env, block[r]);
+      }
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        if (here[r]) rewards[r] = draw_outcome(env, block[r], outcomes[r], s[r], words[first + r]);
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        if (here[r]) observed[r] = load_observed(env, boards.observed_base[board[r]], s[r]);
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        if (here[r]) {
+          store_observed(observed[r], board[r], foreseen.active[a[r]]);
+          foreseen.states[a[r]][board[r]] = s[r];
+          foreseen.rewards[a[r]][board[r]] = rewards[r];  // last, since it may still be on its way
+        }
+      }
+    }
   }
 };
 

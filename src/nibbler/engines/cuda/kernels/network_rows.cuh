@@ -1,21 +1,20 @@
 // The rows of a flat network's w_u: lists of the active ones, what enters the hidden units, and their update
 // (Algorithm 3), for one thread's four units.
 //
-// LISTS. The active rows of x_t and x_{t+1} are two lists, each in the order of its observation, with what rows lack: `last`
-// is the last step at which a row was active, and its weights stand at clock last + 1. While the blocks meet, the workers
-// make a list of x_{t+2} for every action that A_{t+1} may be; then the main warps take one of them. They also list
-// the leavers: rows of x_t that are not in x_{t+1}.
+// LISTS. The active rows of x_t, x_{t+1} and x_{t+2} are three lists, each in the order of its observation. The main warps
+// make them, and work out what rows lack: `last` is the last step at which a row was active, and its weights stand
+// at clock last + 1. They also list the newcomers of x_{t+1}, and the rows of x_t that x_{t+1} leaves out.
 //
 // ONE PASS. What a row learns from step t - 1 is written when it is read for step t: the pass over the list of x_t brings
 // every row to clock t, and adds it to what enters the units for x_t and, if it stays active, for x_{t+1}. Meanwhile the
 // newcomers of x_{t+1} are on their way to shared memory; they are added as they will be at clock t, and change in the
-// next pass. The leavers learn from step t as soon as it is known how, and return to global memory.
+// next pass. Rows that x_{t+1} leaves out learn from step t at once, and return to global memory.
 //
-// POOL. A row has a slot in shared memory from the step before it becomes active until it is a leaver. Slots that are given
+// POOL. A row has a slot in shared memory from the step before it becomes active until it is left out. Slots that are given
 // back get their next rows behind a barrier. A row that finds none is far: it is used in global memory.
 //
-// GROUPS. ROW_GROUPS threads share each unit: they take turns with the rows of a list, with newcomers and with leavers. What
-// one of them wrote, another reads behind a barrier only.
+// GROUPS. ROW_GROUPS threads share each unit: they take turns with the rows of a list, with newcomers and with rows that are
+// left out. What one of them wrote, another reads behind a barrier only.
 
 constexpr int MAIN_THREADS = 32 * MAIN_WARPS;
 constexpr int ROWS = FEATURES + HIDDEN_BIAS;
@@ -29,16 +28,23 @@ struct alignas(16) Change {  // of a row in the pass
   float stay;                // 1 if the row is in the next list too, else 0
 };
 
+struct RowList {
+  Change changes[ENTRIES];
+  Feature row[ENTRIES];
+  int count;
+  bool some_far;
+};
+
 struct Newcomer {
   u32 place;
   float lag;  // its weights at clock t are w - lag * m
 };
 
-struct RowList {
-  Change changes[ENTRIES];
-  Newcomer newcomers[ENTRIES];
-  Feature row[ENTRIES], newcomer_row[ENTRIES];
-  int count, num_newcomers;
+struct Newcomers {
+  Newcomer each[ENTRIES];
+  Feature row[ENTRIES];
+  int in_chunk[CHUNKS];  // of the observation's slots, how many
+  int count;
 };
 
 struct Leavers {
@@ -67,60 +73,90 @@ struct NetworkRows {
   __device__ __forceinline__ u32 zeros() const { return pool_rows * ROW_BYTES; }
 };
 
-// ---- lists ----
+// ---- lists, by the main warps ----
 
-// The list of an observation's active rows after `now`, as far as it is known before the observation has come: see
-// take_list. With FIRST it is the list of x_t at the start of a launch, and all are newcomers. By a warp, for 32 of the
-// observation's slots.
+// Row `row` becomes number `entry` of the list of x_{t+1}, after that of x_t. With FIRST it is the list of x_t at the start of
+// a launch, and all are newcomers; `slot` is for those. Returns the row's lag if it is one.
 template <bool FIRST>
-__device__ __forceinline__ void list_chunk(const NetworkRows& rows, const RowClock& clock, const Slot* active,
-                                           const RowList& now, RowList& next, int chunk, int lane) {
-  int row = -1, entry = 0, new_entry = 0;
-  u32 last = 0u, listed = 0u, new_here = 0u;
-  bool is_new = false;
-  for (int c = 0; c <= chunk; ++c) {  // also counts those of the chunks before
-    entry += __popc(listed), new_entry += __popc(new_here);
-    const int k = c * 32 + lane;
-    row = k < SLOTS ? (int)active[k] : k < ENTRIES ? ROWS - 1 : -1;
-    last = row >= 0 ? rows.last[row] : clock.step;
-    is_new = row >= 0 && (FIRST || last != clock.step);
-    listed = __ballot_sync(EVERY_LANE, row >= 0);
-    new_here = __ballot_sync(EVERY_LANE, is_new);
-  }
-  if (chunk == CHUNKS - 1 && lane == 0)
-    next.count = entry + __popc(listed), next.num_newcomers = new_entry + __popc(new_here);
-  entry += __popc(listed & ((1u << lane) - 1u)), new_entry += __popc(new_here & ((1u << lane) - 1u));
-  if (is_new) {
-    const int slot = rows.pool.num_free - 1 - new_entry;
-    const u32 place = slot >= 0 ? rows.pool.free_slots[slot] * ROW_BYTES : FAR | 2u * (u32)row;
+__device__ __forceinline__ float enter_row(const NetworkRows& rows, const RowClock& clock, RowList& now, RowList& next,
+                                           u32 row, int entry, u32 last, u16 slot) {
+  Change change = {(slot != NO_SLOT ? slot * ROW_BYTES : FAR | 2u * row) | LEARNS, clock.nu, 0.0f, 0.0f};
+  float lag = 0.0f;
+  if (!FIRST && last == clock.step) {
+    Change& before = now.changes[rows.position[row]];
+    change.place = before.place | LEARNS;
+    before.stay = 1.0f;
+  } else {
     const Lag behind = lag_behind<FIRST>(clock, last);
-    next.changes[entry] = {place, behind.keep, behind.lagging, 0.0f};
-    next.newcomers[new_entry] = {place, behind.lag};
-    next.newcomer_row[new_entry] = (Feature)row;
-  } else if (row >= 0) {
-    next.changes[entry] = {now.changes[rows.position[row]].place | LEARNS, clock.nu, 0.0f, 0.0f};
+    lag = behind.lag;
+    change.place &= ~LEARNS, change.keep = behind.keep, change.lagging = behind.lagging;
   }
-  if (row >= 0) next.row[entry] = (Feature)row;
+  next.changes[entry] = change;
+  next.row[entry] = (Feature)row;
+  if (change.place & FAR) next.some_far = true;
+  rows.position[row] = (u16)entry;
+  rows.last[row] = FIRST ? clock.step : clock.step + 1u;
+  return lag;
 }
 
-// `next` becomes the list of the step after that of `now`; by the main warps, thread `rank`. `some_far` is false before.
+// The list of an observation's active rows, see enter_row, and of those that are newcomers; by the main warps, thread `rank`.
+// The list's `some_far` is false before.
 template <bool FIRST>
-__device__ __forceinline__ void take_list(const NetworkRows& rows, u32 step, RowList& now, const RowList& next,
-                                          bool& some_far, int rank) {
-  for (int k = rank; k < next.count; k += MAIN_THREADS) {
-    const int row = next.row[k];
-    const u32 place = next.changes[k].place;
-    if (!FIRST && (place & LEARNS)) now.changes[rows.position[row]].stay = 1.0f;
-    if (place & FAR) some_far = true;
-    rows.position[row] = (u16)k;
-    rows.last[row] = step;
+__device__ __forceinline__ void list_rows(const NetworkRows& rows, const RowClock& clock, const Slot* active, RowList& now,
+                                          RowList& next, Newcomers& newcomers, int rank, int barrier) {
+  constexpr int TURNS = divide_up(CHUNKS, MAIN_WARPS);  // of a warp
+  const int lane = rank % 32, warp = rank / 32;
+  const u32 lanes_before = (1u << lane) - 1u;
+  u32 places[TURNS], new_here[TURNS];
+  float lags[TURNS];
+  int rows_here[TURNS], count = 0;
+#pragma unroll
+  for (int turn = 0; turn < TURNS; ++turn) {
+#pragma unroll
+    for (int w = 0; w < MAIN_WARPS; ++w) {  // every warp counts the rows of all chunks, and enters those of one
+      const int k = (turn * MAIN_WARPS + w) * 32 + lane;
+      if (k - lane >= ENTRIES) break;
+      const int row = k < SLOTS ? (int)active[k] : k < ENTRIES ? ROWS - 1 : -1;
+      const u32 listed = __ballot_sync(EVERY_LANE, row >= 0);
+      if (w == warp) {
+        const u32 last = row >= 0 ? rows.last[row] : clock.step;
+        const bool is_new = row >= 0 && (FIRST || last != clock.step);
+        new_here[turn] = __ballot_sync(EVERY_LANE, is_new);
+        const u16 slot = take_slot(rows.pool, is_new, lane);
+        const int entry = count + __popc(listed & lanes_before);
+        rows_here[turn] = row;
+        if (row >= 0) {
+          lags[turn] = enter_row<FIRST>(rows, clock, now, next, (u32)row, entry, last, slot);
+          places[turn] = next.changes[entry].place;
+        }
+        if (lane == 0) newcomers.in_chunk[turn * MAIN_WARPS + w] = __popc(new_here[turn]);
+      }
+      count += __popc(listed);
+    }
   }
-  if (rank == 0) rows.pool.num_free = max(rows.pool.num_free - next.num_newcomers, 0);
+  if (rank == 0) next.count = count;
+  group_sync<MAIN_THREADS>(barrier);
+  int before = 0;
+#pragma unroll
+  for (int turn = 0; turn < TURNS; ++turn) {
+#pragma unroll
+    for (int w = 0; w < MAIN_WARPS; ++w) {
+      const int chunk = turn * MAIN_WARPS + w;
+      if (chunk >= CHUNKS) break;
+      if (w == warp && (new_here[turn] >> lane & 1u)) {
+        const int k = before + __popc(new_here[turn] & lanes_before);
+        newcomers.each[k] = {places[turn], lags[turn]};
+        newcomers.row[k] = (Feature)rows_here[turn];
+      }
+      before += newcomers.in_chunk[chunk];
+    }
+  }
+  if (rank == 0) newcomers.count = before;
 }
 
 // The rows of a list that are not in the next; their slots are free for the list after it. By one warp.
 __device__ __forceinline__ void list_leavers(const NetworkRows& rows, const RowList& list, Leavers& leavers, int lane) {
-  int free = rows.pool.num_free, count = 0;
+  int free = max(rows.pool.num_free, 0), count = 0;
   for (int first = 0; first < list.count; first += 32) {
     const int k = first + lane;
     const Change change = k < list.count ? list.changes[k] : Change{0u, 0.0f, 0.0f, 1.0f};
@@ -141,34 +177,24 @@ __device__ __forceinline__ void list_leavers(const NetworkRows& rows, const RowL
 // ---- rows, by the workers ----
 
 // The newcomers begin to come to their slots.
-__device__ __forceinline__ void fetch_newcomers(const NetworkRows& rows, const RowList& list) {
-  const int count = list.num_newcomers;
-  for (int first = rows.group; first < count; first += ROW_GROUPS * BATCH) {
-    u32 place[BATCH];
-    const char* from[BATCH];
-#pragma unroll
-    for (int r = 0; r < BATCH; ++r) {
-      const int k = first + r * ROW_GROUPS;
-      place[r] = k < count ? list.newcomers[k].place : FAR;
-      from[r] = k < count ? rows.in_global_memory(list.newcomer_row[k]) : nullptr;
-    }
-#pragma unroll
-    for (int r = 0; r < BATCH; ++r)
-      if (!(place[r] & FAR)) fetch_row(rows.at<false>(place[r]), from[r]);
+__device__ __forceinline__ void fetch_newcomers(const NetworkRows& rows, const Newcomers& newcomers) {
+  for (int k = rows.group; k < newcomers.count; k += ROW_GROUPS) {
+    const u32 place = newcomers.each[k].place;
+    if (!(place & FAR)) fetch_row(rows.at<false>(place), rows.in_global_memory(newcomers.row[k]));
   }
 }
 
 // What the newcomers add to the units, after they have come.
 template <bool SOME_FAR>
-__device__ __forceinline__ void add_newcomers(const NetworkRows& rows, const RowList& list, Units& z_next) {
-  const int count = list.num_newcomers;
+__device__ __forceinline__ void add_newcomers(const NetworkRows& rows, const Newcomers& newcomers, Units& z_next) {
+  const int count = newcomers.count;
   for (int first = rows.group; first < count; first += ROW_GROUPS * BATCH) {
     Row row[BATCH];
     float lag[BATCH];
 #pragma unroll
     for (int r = 0; r < BATCH; ++r) {
       const int k = first + r * ROW_GROUPS;
-      const Newcomer newcomer = k < count ? list.newcomers[k] : Newcomer{rows.zeros(), 0.0f};
+      const Newcomer newcomer = k < count ? newcomers.each[k] : Newcomer{rows.zeros(), 0.0f};
       lag[r] = newcomer.lag;
       row[r].load(rows.at<SOME_FAR>(newcomer.place));
     }
@@ -217,7 +243,7 @@ __device__ __forceinline__ void pass_over(const NetworkRows& rows, const RowList
   }
 }
 
-// The leavers learn from this step and return to global memory.
+// Rows that are not in the next list learn from this step and return to global memory.
 template <bool SOME_FAR>
 __device__ __forceinline__ void release_rows(const NetworkRows& rows, const Leavers& leavers, const Units& learned,
                                              float alpha, float nu) {

@@ -5,11 +5,10 @@
 // rows, hold the meeting of the blocks, choose the action and step the environment.
 //
 // ONE STEP, given x_t, a_t and the list of rows of x_{t+1}:                                 [barrier: listed]
-//   forward  workers: rows that x_t left out return to global memory; what enters the hidden units for x_t and x_{t+1}; dot
-//            products. On the way rows get what they learned from the step before (Algorithm 3). main: x_{t+2} for every action that A_{t+1} may be. [barrier: summed]
-//   meeting  main: sums over all units, the TD errors, A_{t+1}. workers: the list of rows of x_{t+2} for every such action.
-//                                                                                            [barrier: met]
-//   learn    workers: heads. main: take the list of x_{t+2}.
+//   forward  workers: what enters the hidden units for x_t and x_{t+1}, dot products; on the way the rows of x_t get what
+//            they learned from the step before. main: x_{t+2} for every action that A_{t+1} may be. [barrier: summed]
+//   meeting  main: sums over all units, the TD errors, A_{t+1}.                              [barrier: met]
+//   learn    workers: heads, and rows that x_{t+1} leaves out (Algorithm 3). main: the list of x_{t+2}.
 //
 // MEMORY. Rows of w_u and their momentum are in global memory; those that are active are in shared memory as far as
 // they fit, behind the struct `Shared`. See network_rows.cuh.
@@ -18,7 +17,6 @@ constexpr int UNIT_THREADS = ROW_UNITS / UNITS, WORKERS = ROW_GROUPS * UNIT_THRE
 constexpr int SUM_WARPS = divide_up(2 * UNIT_THREADS, 32);  // of the two groups that take dot products
 constexpr int MAIN_BARRIER = 1, WORKER_BARRIER = 2;
 static_assert(WORKERS % 32 == 0 && ROW_GROUPS >= 2, "workers are whole warps of two groups or more");
-constexpr int LISTS = ACTIONS + 1;
 enum { Q_T, V_T, V_NEXT, Q_NEXT };  // + action; sums over units
 constexpr int NUM_SUMS = Q_NEXT + ACTIONS;
 constexpr int PADDED_SUMS = power_of_two_from(NUM_SUMS);
@@ -33,28 +31,29 @@ struct State {  // device arrays with a leading axis over runs; units are padded
   u64* action_counts;                       // [ACTIONS]
   u64* active_rows;                         // [1] sum over steps
   double* value_error;                      // [1]
-  const DecayTable* decay;                  // [1]
+  Decay* decay;                             // [DECAY_LOW + DECAY_HIGH]
 };
 
 struct Shared {
-  RowList lists[LISTS];  // of x_t and x_{t+1}; or of x_{t+1}, and of x_{t+2} for every A_{t+1}
-  bool some_far[4];      // whether those of x_{t-1} to x_{t+2}, in turn, have rows that are in global memory
+  RowList lists[3];  // of x_t, x_{t+1} and x_{t+2} in turn
   alignas(16) float parts[2][ROW_GROUPS][ROW_UNITS];  // of what enters the units for x_t and x_{t+1}, by groups
   float z_t[ROW_UNITS];                               // the sum for x_t
   float head_v[STATE_VALUE ? ROW_UNITS : 4], head_v_momentum[STATE_VALUE ? ROW_UNITS : 4];
   float head_q[ACTIONS][ROW_UNITS], head_q_momentum[ACTIONS][ROW_UNITS];
-  Leavers leavers[2];  // of x_{t-1} and x_t in turn
+  Newcomers newcomers;  // of x_{t+1}
+  Leavers leavers;      // of x_t
   float sums[SUM_WARPS][PADDED_SUMS];
   u32 letters[NUM_SUMS * LETTER_STRIDE];
   double rewards[MAIN_WARPS];
   int action;  // a_t
   float error_v, error_q;
-  Slot first[SLOTS];  // x_t at the start of a launch
+  Slot first[2][SLOTS];  // x_t and x_{t+1} at the start of a launch
   Boards boards;
   Foreseen foreseen;  // x_{t+2} for every A_{t+1}
   u32 last[ROWS];
   u16 position[ROWS];
   RowPool pool;
+  DecayTable decay;
 };
 
 constexpr int SHARED_BYTES = round_up(sizeof(Shared), 16);
@@ -85,16 +84,13 @@ __device__ __forceinline__ void move_heads(Shared& shared, const State& state, i
   }
 }
 
-// Where the list for action `a` is, if `list` is that of x_{t+1}.
-__device__ __forceinline__ int list_after(int list, int a) { return (list + 1 + a) % LISTS; }
-
 // The forward pass of this thread's group, with or without rows that are in global memory.
 template <bool SOME_FAR>
-__device__ __forceinline__ void forward(const NetworkRows& rows, const RowList& now, const RowList& next,
+__device__ __forceinline__ void forward(const NetworkRows& rows, const RowList& now, const Newcomers& newcomers,
                                         const Units& learned, float alpha, Units& z_t, Units& z_next) {
   pass_over<SOME_FAR>(rows, now, learned, alpha, z_t, z_next);
   await_copies();
-  add_newcomers<SOME_FAR>(rows, next, z_next);
+  add_newcomers<SOME_FAR>(rows, newcomers, z_next);
 }
 
 __device__ __forceinline__ Units relu(Units z) {
@@ -138,49 +134,26 @@ __device__ __forceinline__ void learn_head(float* head, float* head_momentum, co
   store_units(head_momentum, momentum);
 }
 
-__device__ void worker_warps(Shared& shared, const NetworkRows& rows, const DecayTable& decay, const Scalars& scalars,
-                             u32 num_steps) {
+__device__ void worker_warps(Shared& shared, const NetworkRows& rows, const Scalars& scalars, u32 num_steps) {
   const int rank = threadIdx.x, group = rows.group, unit = rank % UNIT_THREADS * UNITS;  // in this block
   const float alpha = scalars.alpha_main, nu = scalars.nu;
-  RowClock clock = {decay, alpha, nu, (u32)scalars.step};
-  // 32 slots of the list after `now` if action `a` is taken
-  const auto list = [&](int list_now, int a, int chunk) {
-    list_chunk<false>(rows, clock, shared.foreseen.active[a], shared.lists[list_now], shared.lists[list_after(list_now, a)],
-                      chunk, rank % 32);
-  };
-  Units learned = zero_units();  // from the step before: (1 - nu) times the gradient of what enters the units
-  const auto release = [&](u32 i) {  // rows that left with the step before
-    const Leavers& leavers = shared.leavers[(i + 1) & 1];
-    if (shared.some_far[(i + 3) % 4]) {
-      release_rows<true>(rows, leavers, learned, alpha, nu);
-    } else {
-      release_rows<false>(rows, leavers, learned, alpha, nu);
-    }
-  };
   if (group == 0) Row{zero_units(), zero_units()}.store(rows.at<false>(rows.zeros()));
-  for (int chunk = rank / 32; chunk < CHUNKS; chunk += WORKERS / 32)
-    list_chunk<true>(rows, clock, shared.first, shared.lists[0], shared.lists[0], chunk, rank % 32);
+  Units learned = zero_units();  // from the step before: (1 - nu) times the gradient of what enters the units
   group_sync<THREADS>(0);  // x_t is listed
-  fetch_newcomers(rows, shared.lists[0]);
+  fetch_newcomers(rows, shared.newcomers);
   await_copies();
-  group_sync<THREADS>(0);  // and its list taken
-  for (int chunk = rank / 32; chunk < CHUNKS; chunk += WORKERS / 32) list(0, shared.action, chunk);
-  group_sync<THREADS>(0);  // x_{t+1} is listed
+  group_sync<THREADS>(0);  // and here
 
-  int list_now = 0, list_next = list_after(0, shared.action);
   for (u32 i = 0; i < num_steps; ++i) {
+    const RowList &now = shared.lists[i % 3], &next = shared.lists[(i + 1) % 3];
     group_sync<THREADS>(0);  // listed
 
-    if (i > 0) list_now = list_next, list_next = list_after(list_next, shared.action);
-    const RowList &now = shared.lists[list_now], &next = shared.lists[list_next];
-    release(i);
-    group_sync<WORKERS>(WORKER_BARRIER);
-    fetch_newcomers(rows, next);
+    fetch_newcomers(rows, shared.newcomers);
     Units z_t = zero_units(), z_next = zero_units();
-    if (shared.some_far[i % 4] || shared.some_far[(i + 1) % 4]) {
-      forward<true>(rows, now, next, learned, alpha, z_t, z_next);
+    if (now.some_far || next.some_far) {
+      forward<true>(rows, now, shared.newcomers, learned, alpha, z_t, z_next);
     } else {
-      forward<false>(rows, now, next, learned, alpha, z_t, z_next);
+      forward<false>(rows, now, shared.newcomers, learned, alpha, z_t, z_next);
     }
     store_units(&shared.parts[0][group][unit], z_t);
     store_units(&shared.parts[1][group][unit], z_next);
@@ -191,8 +164,6 @@ __device__ void worker_warps(Shared& shared, const NetworkRows& rows, const Deca
     const int action = shared.action;
     const Units taken = load_units(&shared.head_q[action][unit]);
     const Units head_v = STATE_VALUE ? load_units(&shared.head_v[unit]) : zero_units();
-    clock.step = (u32)scalars.step + i + 1u;
-    for (int k = rank / 32; k < ACTIONS * CHUNKS; k += WORKERS / 32) list(list_next, k / CHUNKS, k % CHUNKS);
     group_sync<THREADS>(0);  // met
 
     // Algorithm 3 with the reward as cumulant
@@ -202,14 +173,18 @@ __device__ void worker_warps(Shared& shared, const NetworkRows& rows, const Deca
       const float gradient = z_t.x[u] > 0.0f ? -(error_v * head_v.x[u] + error_q * taken.x[u]) : 0.0f;
       learned.x[u] = (1.0f - nu) * gradient;
     }
+    if (now.some_far) {
+      release_rows<true>(rows, shared.leavers, learned, alpha, nu);
+    } else {
+      release_rows<false>(rows, shared.leavers, learned, alpha, nu);
+    }
     if (group == ROW_GROUPS - 1) {
       const Units phi_t = relu(z_t);
       if (STATE_VALUE) learn_head(&shared.head_v[unit], &shared.head_v_momentum[unit], phi_t, error_v, alpha, nu);
       learn_head(&shared.head_q[action][unit], &shared.head_q_momentum[action][unit], phi_t, error_q, alpha, nu);
     }
   }
-  release(num_steps);
-  settle_rows(rows, shared.lists[list_next], learned, alpha);
+  settle_rows(rows, shared.lists[num_steps % 3], learned, alpha);
 }
 
 __device__ void main_warps(Shared& shared, const NetworkRows& rows, const State& state, const Environment& env,
@@ -225,29 +200,30 @@ __device__ void main_warps(Shared& shared, const NetworkRows& rows, const State&
   double bin_sum = 0.0, error_sum = state.value_error[run];
   u32 bin = 0, in_bin = 0;
   int action = scalars.action;
+  const u32 begin = (u32)scalars.step;
+  RowClock clock = {shared.decay, scalars.alpha_main, scalars.nu, begin};
 
   Transitions<MAIN_THREADS> transitions;
   transitions.draw_words(scalars.seed, scalars.step + 1, rank);
-  auto looked_up = transitions.look_up(env, shared.boards, shared.boards.states, 0, rank);
-  RowList* const lists = shared.lists;
-  int list_now = 0, list_next = list_after(0, action);
-  const u32 begin = (u32)scalars.step;
+  list_rows<true>(rows, clock, shared.first[0], shared.lists[0], shared.lists[0], shared.newcomers, rank, MAIN_BARRIER);
   group_sync<THREADS>(0);  // x_t is listed
-  take_list<true>(rows, begin, lists[0], lists[0], shared.some_far[0], rank);
-  group_sync<THREADS>(0);  // and its list taken
-  group_sync<THREADS>(0);  // x_{t+1} is listed
-  take_list<false>(rows, begin + 1u, lists[0], lists[list_next], shared.some_far[1], rank);
+  group_sync<THREADS>(0);  // and here
+  list_rows<false>(rows, clock, shared.first[1], shared.lists[0], shared.lists[1], shared.newcomers, rank, MAIN_BARRIER);
 
   for (u32 i = 0; i < num_steps; ++i) {
     const u32 step = begin + i;
+    RowList &now = shared.lists[i % 3], &next = shared.lists[(i + 1) % 3], &after = shared.lists[(i + 2) % 3];
     group_sync<THREADS>(0);  // listed
 
-    if (warp == MAIN_WARPS - 1) list_leavers(rows, lists[list_now], shared.leavers[i & 1], lane);  // few boards
+    transitions.foresee(env, shared.boards, shared.foreseen, rank);
+    const int exploring = exploring_action(scalars.seed, (u64)step + 1, scalars.epsilon_threshold);
+    const double warp_reward = warp_sum(my_reward);
+    if (lane == 0) shared.rewards[warp] = warp_reward;
+    if (warp == 0) list_leavers(rows, now, shared.leavers, lane);
     if (rank == 0) {
-      active_rows += lists[list_now].count;
-      shared.some_far[(i + 2) % 4] = false;
+      active_rows += now.count;
+      after.some_far = false;
     }
-    transitions.foresee(env, shared.boards, looked_up, shared.foreseen, rank);
     group_sync_twice<THREADS>(0);  // summed
 
     const u32 tag = step + 1u;
@@ -262,20 +238,16 @@ __device__ void main_warps(Shared& shared, const NetworkRows& rows, const State&
         post(box + rank * BLOCKS + part, __float_as_uint(sum), tag);
       }
     }
-    const bool rewarded = __any_sync(EVERY_LANE, my_reward != 0.0);
-    const double warp_reward = rewarded ? warp_sum(my_reward) : 0.0;
-    if (lane == 0) shared.rewards[warp] = warp_reward;
-    const int exploring = exploring_action(scalars.seed, (u64)step + 1, scalars.epsilon_threshold);
     transitions.draw_words(scalars.seed, (u64)step + 2, rank);
+    double reward = 0.0;
+#pragma unroll
+    for (int w = 0; w < MAIN_WARPS; ++w) reward += shared.rewards[w];
+    bin_sum += reward;
     if (BLOCKS == 1) {
       sync();
     } else {
       await_letters<NUM_SUMS, MAIN_THREADS, LETTER_STRIDE>(box, tag, shared.letters, rank, MAIN_BARRIER);
     }
-    double reward = 0.0;
-#pragma unroll
-    for (int w = 0; w < MAIN_WARPS; ++w) reward += shared.rewards[w];
-    bin_sum += reward;
     const float my_total = letter_sum<LANES_PER_LETTER>(shared.letters, min(lane / LANES_PER_LETTER, NUM_SUMS - 1), lane);
     float totals[NUM_SUMS];
 #pragma unroll
@@ -300,9 +272,8 @@ __device__ void main_warps(Shared& shared, const NetworkRows& rows, const State&
     for (int a = 0; a < ACTIONS; ++a) action_counts[a] += a == action;
     action = exploring >= 0 ? exploring : greedy;
     if (i + 1 < num_steps) {
-      looked_up = transitions.look_up(env, shared.boards, shared.foreseen.states[action], 0, rank);
-      list_now = list_next, list_next = list_after(list_next, action);
-      take_list<false>(rows, step + 2u, lists[list_now], lists[list_next], shared.some_far[(i + 2) % 4], rank);
+      clock.step = step + 1u;
+      list_rows<false>(rows, clock, shared.foreseen.active[action], next, after, shared.newcomers, rank, MAIN_BARRIER);
       my_reward = take_foreseen<MAIN_THREADS>(shared.foreseen, action, shared.boards, rank);
     }
     if (rank == 0) shared.action = action;
@@ -354,15 +325,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
   double my_reward = 0.0;
   if (threadIdx.x >= WORKERS)
     my_reward = first_step<MAIN_THREADS>(env, shared.boards, state.states + (size_t)run * BOARDS, scalars.seed, scalars.step,
-                                         scalars.action, shared.first, shared.foreseen.active[scalars.action],
-                                         threadIdx.x - WORKERS);
+                                         scalars.action, shared.first[0], shared.first[1], threadIdx.x - WORKERS);
   move_heads<false>(shared, state, run, part, threadIdx.x, THREADS);
-  if (threadIdx.x < 4) shared.some_far[threadIdx.x] = false;
-  if (threadIdx.x < 2) shared.leavers[threadIdx.x].count = 0;
+  load_decay(shared.decay, state.decay + (size_t)run * (DECAY_LOW + DECAY_HIGH), threadIdx.x, THREADS);
+  if (threadIdx.x < 3) shared.lists[threadIdx.x].some_far = false;
   if (threadIdx.x == 0) shared.action = scalars.action;
   __syncthreads();
   if (threadIdx.x < WORKERS) {
-    worker_warps(shared, rows, state.decay[run], scalars, num_bins * bin_size);
+    worker_warps(shared, rows, scalars, num_bins * bin_size);
   } else {
     main_warps(shared, rows, state, env, scalars, my_reward, run, part, all_scalars + run, mail, bins, num_bins, bin_size);
   }
