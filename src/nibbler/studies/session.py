@@ -205,12 +205,12 @@ class Session:
         if self.step not in self._due:
             return
         self._due.discard(self.step)
-        own: Callable[[], Mapping[str, np.ndarray]] | None = getattr(self.run, "snapshot", None)
-        if own is not None:
-            taken = {name: np.array(value) for name, value in own().items()}
-        else:
-            state = self.run.state() if self.resumable else {}
-            taken = {_SNAPSHOT[name]: np.array(state[name]) for name in _SNAPSHOT if name in state}
+        # What has a large state may hand out the part of it that a snapshot is made of.
+        part: Callable[[], Mapping[str, np.ndarray]] | None = getattr(self.run, "snapshot", None)
+        if part is None and self.resumable:
+            part = self.run.state
+        state = part() if part is not None else {}
+        taken = {_SNAPSHOT[name]: np.array(state[name]) for name in _SNAPSHOT if name in state}
         if taken:
             self._snapshot_steps.append(self.step)
             for name, value in taken.items():

@@ -23,6 +23,7 @@ from nibbler.engines import cuda
 from nibbler.engines.cuda import device
 from nibbler.engines.cuda.network_runs import NetworkRuns
 from nibbler.engines.cuda.nibbler_runs import NibblerRuns
+from nibbler.engines.cuda.packed import PackedRuns
 from nibbler.engines.cuda.plan import NetworkPlan, NibblerPlan
 from nibbler.engines.run import choose_engine, open_run
 from nibbler.engines.settle import settled
@@ -220,6 +221,25 @@ def test_a_study_on_the_gpu_runner_has_the_curves_of_runs_alone(tmp_path):
         alone = open_run(env, config, spec.seed, "cuda")
         curve = pq.read_table(ResultsFolder(tmp_path).run(spec).path / "curve.parquet").to_pydict()
         np.testing.assert_allclose(curve["reward"], alone.advance_bins(2, 50) / 50)
+
+
+def test_a_study_looks_inside_without_the_whole_state(env, tmp_path, monkeypatch):
+    downloads = []
+    whole = PackedRuns.state
+    monkeypatch.setattr(PackedRuns, "state", lambda *args: downloads.append(args) or whole(*args))
+    catch = {"name": "multi_catch", "num_boards": 2}
+    agents = ({"name": "nibbler", "num_questions": 3, "hidden_units": 32}, {"name": "q-learning"})
+    specs = [RunSpec(catch, agent, 100, 0, "cuda", 10) for agent in agents]
+    assert run_study(Study("inside", "smoke", tuple(specs)), tmp_path, runner="gpu", workers=1).complete
+    assert len(downloads) == len(specs)  # for the checkpoint at the end
+    taken = ResultsFolder(tmp_path).run(specs[0]).snapshots()
+    assert len(taken.steps) > 8
+    packed = packed_run(env, NIBBLER)
+    packed.advance_bins(1, 50)
+    state = packed.state(0)
+    part = packed.snapshot(0)
+    assert part["input_swaps"].sum() > 0
+    equal_bits(part, {name: state[name] for name in part})
 
 
 def test_512_boards_fit_on_the_chip_and_1024_are_refused(monkeypatch):

@@ -151,6 +151,10 @@ class CudaRun:
         counters: dict[str, float] = self._packed.counters(0)
         return counters
 
+    def snapshot(self) -> dict[str, np.ndarray]:
+        part: dict[str, np.ndarray] = self._packed.snapshot(0)
+        return part
+
     def state(self) -> dict[str, np.ndarray]:
         state: dict[str, np.ndarray] = self._packed.state(0)
         return state

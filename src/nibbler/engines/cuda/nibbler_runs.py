@@ -121,17 +121,14 @@ class NibblerRuns(PackedRuns[NibblerConfig]):
     def from_device(self, index: int, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         d = self.config.hidden_units
         state = {
-            "cumulants": arrays["cumulants"],
-            "inputs": arrays["inputs"],
+            **_questions(arrays),
             "hidden_weights": arrays["hidden"][..., 0, :d],
             "hidden_momentum": arrays["hidden"][..., 1, :d],
             "hidden_touched": (arrays["hidden_last"] + np.uint32(1)).astype(np.int64),
             "support": self._support_from_device(arrays["support"]),
             "discovery": arrays["discovery"],
             "action_counts": arrays["action_counts"].astype(np.int64),
-            "input_swaps": arrays["input_swaps"].astype(np.int64),
             "cumulant_swaps": arrays["cumulant_swaps"][0].astype(np.int64),
-            "answer_error": arrays["answer_error"],
             "main_error": arrays["main_error"][0],
         }
         for name in _HEADS:
@@ -183,6 +180,9 @@ class NibblerRuns(PackedRuns[NibblerConfig]):
         active, rows = int(arrays["active_features"][0]), int(arrays["active_rows"].sum())
         return touched + 2 * (active + h * d * steps) + d * (rows + 2 * h * steps) + (h + 1) * active
 
+    def snapshot(self, index: int) -> dict[str, np.ndarray]:
+        return _questions(self.download(index, ("cumulants", "inputs", "input_swaps", "answer_error")))
+
     def counters(self, index: int) -> dict[str, float]:
         names = ("active_features", "active_rows", "input_swaps", "cumulant_swaps", "main_error")
         arrays = self.download(index, names)
@@ -192,6 +192,16 @@ class NibblerRuns(PackedRuns[NibblerConfig]):
             "cumulant_swaps": float(arrays["cumulant_swaps"][0]),
             "main_error": float(arrays["main_error"][0]),
         }
+
+
+def _questions(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What the questions are and how they fare, under the canonical names."""
+    return {
+        "cumulants": arrays["cumulants"],
+        "inputs": arrays["inputs"],
+        "input_swaps": arrays["input_swaps"].astype(np.int64),
+        "answer_error": arrays["answer_error"],
+    }
 
 
 def pad_last(array: np.ndarray, count: int) -> np.ndarray:

@@ -86,6 +86,10 @@ class PackedRuns(Generic[Config]):
         """The scalars of a run that its config determines."""
         raise NotImplementedError
 
+    def snapshot(self, index: int) -> dict[str, np.ndarray]:
+        """What a study keeps of a state to look inside; a flat network has no questions."""
+        return {}
+
     def counters(self, index: int) -> dict[str, float]:
         """Totals of run `index` so far that are quick to read, for the diagnostics of a curve."""
         raise NotImplementedError
