@@ -203,6 +203,7 @@ __device__ __forceinline__ void add_newcomers(const NetworkRows& rows, const New
   }
 }
 
+// Algorithm 7, co_opt, for a row after a wait.
 __device__ __forceinline__ void apply(const Change& change, Row& row, const Units& learned, float alpha) {
   const bool learns = change.place & LEARNS;
 #pragma unroll
