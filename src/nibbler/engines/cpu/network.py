@@ -4,14 +4,15 @@ Every feature feeds the d hidden units of its block; flat networks have one bloc
 
 | array | element | meaning |
 | --- | --- | --- |
-| hidden | (row, 0 or 1, unit) | w_u and, right behind each row, its momentum; rows: features, then biases |
+| hidden | (row, 0 or 1, unit) | w_u, its momentum right behind, then a gap; rows: features, biases |
 | heads | (line, block, unit) | 0 the features of x_t, 1 v, 2 its momentum, 3 + 2a q_a, 4 + 2a its momentum |
 | list_rows | (0 or 1, block, entry) | the rows that are on at x_{t-1} and at x_t |
 | enter_rows, leave_rows | (0 or 1, block, entry) | the rows that go on or off, to x_t and to x_{t+1} |
 
-d is padded to `units`, a multiple of 32. As for Nibbler, the update of step t - 1 is carried out at step t,
-block by block, right before the block's weights are read again. Boxes of the reference:
-`value_network_step`, `update_network`.
+d is padded to `units`, a multiple of 32. The gap keeps rows out of each other's way: d is mostly a power of
+two, and without it all rows would want the same few places of the cache. As for Nibbler, the update of step
+t - 1 is carried out at step t, block by block, right before the block's weights are read again. Boxes of the
+reference: `value_network_step`, `update_network`.
 """
 
 from collections.abc import Mapping
@@ -36,6 +37,7 @@ from nibbler.engines.cpu.rows import (
 from nibbler.mdp.simulate import step_environment
 
 VALUE, ACTION_VALUE = 1, 3  # lines of `heads`
+CACHE_LINE = 16  # floats
 
 # Entries of `clock`.
 STEP, ACTION_NOW, COUNT_NOW, PENDING, ACTION_BEFORE, WEIGHTS_TOUCHED = range(6)
@@ -50,6 +52,7 @@ class NetworkSettings(NamedTuple):
     num_blocks: int
     hidden_units: int  # d
     units: int  # d padded
+    row_size: int  # from one row of `hidden` to the next
     list_size: int  # room for the active rows of a block
     has_value: bool  # QV; without it Q-learning
     has_bias: bool
@@ -99,12 +102,14 @@ def network_settings(
 ) -> NetworkSettings:
     """The constants that the compiled functions need."""
     sizes = np.bincount(block_of_feature)
+    units = padded(config.hidden_units, UNIT_BLOCK)
     return NetworkSettings(
         num_features=len(block_of_feature),
         num_actions=num_actions,
         num_blocks=len(sizes),
         hidden_units=config.hidden_units,
-        units=padded(config.hidden_units, UNIT_BLOCK),
+        units=units,
+        row_size=2 * units + CACHE_LINE,
         list_size=int(sizes.max()) + 1,
         has_value=config.learns_state_value,
         has_bias=config.hidden_bias,
@@ -122,7 +127,7 @@ def network_arrays(s: NetworkSettings, config: ValueNetworkConfig, max_active: i
     rows = s.num_features + (s.num_blocks if s.has_bias else 0)
     decay, drift = power_tables(config.momentum)
     return NetworkArrays(
-        hidden=zeros(rows * 2 * s.units),
+        hidden=zeros(rows * s.row_size),
         touched=zeros(rows, np.int64),
         heads=zeros((ACTION_VALUE + 2 * s.num_actions) * s.num_blocks * s.units),
         block_of_feature=np.zeros(s.num_features, dtype=np.int32),
@@ -232,7 +237,7 @@ def update_block(s: Any, a: Any, block: Any, which: Any, action: Any, clock: Any
     for k in range(count):
         row = np.int64(a.list_rows[place * s.list_size + k])
         waited = clock - a.touched[row]
-        a.row_offset[k] = row * 2 * units
+        a.row_offset[k] = row * s.row_size
         a.row_sign[k] = np.float32(0.0) if a.left[row] == clock + 1 else np.float32(1.0)
         a.row_drift[k] = -s.alpha * drift_after(a.drift, s.exact_nu, waited)
         a.row_decay[k] = s.nu * decay_after(a.decay, s.exact_nu, waited)
@@ -255,7 +260,7 @@ def update_block(s: Any, a: Any, block: Any, which: Any, action: Any, clock: Any
 @inlined
 def note_row(s: Any, a: Any, row: Any, k: Any, sign: Any, clock: Any) -> None:
     """Make entry k of the scratch lists for `sum_rows` a row."""
-    a.row_offset[k] = row * 2 * s.units
+    a.row_offset[k] = row * s.row_size
     a.row_sign[k] = sign
     a.row_drift[k] = -s.alpha * drift_after(a.drift, s.exact_nu, clock - a.touched[row])
 
@@ -401,12 +406,12 @@ def settle_network(s: Any, a: Any) -> None:
 
 def _views(s: NetworkSettings, a: NetworkArrays) -> dict[str, Array]:
     d, blocks = s.hidden_units, s.num_blocks
-    hidden = a.hidden.reshape(-1, 2, s.units)[..., :d]
+    hidden = a.hidden.reshape(-1, s.row_size)
     heads = a.heads.reshape(-1, blocks, s.units)[..., :d]
     views = {
         "block_of_feature": a.block_of_feature,
-        "hidden_weights": hidden[:, 0],
-        "hidden_momentum": hidden[:, 1],
+        "hidden_weights": hidden[:, :d],
+        "hidden_momentum": hidden[:, s.units : s.units + d],
         "hidden_touched": a.touched,
         "head_q": heads[ACTION_VALUE::2],
         "head_q_momentum": heads[ACTION_VALUE + 1 :: 2],
