@@ -126,6 +126,14 @@ def test_cost_counts_a_run_once_and_says_that_plain_jax_is_not_measured(text: st
     assert curves[6] == "4.5 min"
 
 
+def test_cost_is_given_by_engine_and_device_too(text: str) -> None:
+    cost = text[text.index("The same by where it was done") :]
+    # Three seeds of 3M, 8M and 16M steps shared 30, 80 and 160 s, three planners of 0.3M steps 3 s.
+    assert row(cost, "cuda on H200")[1:] == ["12", "81.9M", "4.5 min", "300k"]
+    # A quarter of Q-learning's 8M steps on 4 boards is there.
+    assert row(cost, "unfinished, so not told")[1:] == ["1", "2.00M", "20.0 s", "100k"]
+
+
 def test_plain_jax_is_read_from_beside_the_results(findings: Findings) -> None:
     bench = findings.folder.parent / "bench"
     bench.mkdir(exist_ok=True)

@@ -17,6 +17,7 @@ from nibbler.reports.results_tables import (
     doubling_table,
     exponent_table,
     partly,
+    places_table,
     progress_table,
     readings_table,
     smaller_table,
@@ -114,6 +115,8 @@ def _paragraphs(findings: Findings, folder: str) -> Iterator[str]:
         f"sum. {_plain_jax(findings)}\n"
     )
     yield markdown_table(cost_table(findings))
+    yield "The same by where it was done; a run counts where it ended.\n"
+    yield markdown_table(places_table(findings))
     yield "## Not run, or not finished\n"
     yield markdown_table(progress_table(findings))
     yield from _gaps(findings)

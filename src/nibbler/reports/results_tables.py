@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from nibbler.reports.discovery import Discovery
 from nibbler.reports.findings import Findings, StudyFindings
@@ -14,6 +14,7 @@ from nibbler.studies.metrics import final_reward, format_estimate, format_quanti
 from nibbler.studies.results import Measured, StudyResults, agent_label, legend_order
 
 NOT_RUN = "not run"
+NOT_TOLD = "unfinished, so not told"  # where a run is done
 Family = tuple[str, StudyResults]  # of problems: a name, and what was measured on them
 
 
@@ -196,26 +197,39 @@ def cost_table(findings: Findings) -> TextTable:
     return TextTable(headings, rows, text_columns=2)
 
 
+def places_table(findings: Findings) -> TextTable:
+    """What each engine and device did of all this, every run once."""
+    by_place: dict[str, list[RunCost]] = {}
+    for cost in findings.costs:
+        by_place.setdefault(_place(cost), []).append(cost)
+    rows = [[place, str(len(by_place[place])), *_work(by_place[place])] for place in sorted(by_place)]
+    return TextTable(["engine and device", "runs", "steps", "time", "steps/s"], rows)
+
+
 def _cost_row(name: str, costs: Sequence[RunCost], planned: int, plain_jax: PlainJax | None) -> list[str]:
     finished = of_planned(str(sum(c.finished for c in costs)), str(planned))
     if not costs:
         return [name, NOTHING, finished, *[NOT_RUN] * 4, NOTHING]
-    seconds, steps = sum(c.seconds for c in costs), sum(c.steps for c in costs)
     ours = [c for c in costs if c.spec.agent.get("name") == "nibbler"]
     return [
         name,
-        "; ".join(_places(costs)) or "unfinished, so not told",
+        "; ".join(sorted({_place(c) for c in costs if c.engine is not None})) or NOT_TOLD,
         finished,
-        format_quantity(steps),
-        format_duration(seconds),
-        format_quantity(steps / seconds) if seconds else NOTHING,
+        *_work(costs),
         format_duration(sum(c.seconds for c in ours)) if ours else NOTHING,
         _plain_jax_text(ours, plain_jax),
     ]
 
 
-def _places(costs: Iterable[RunCost]) -> list[str]:
-    return sorted({f"{c.engine} on {c.device}" for c in costs if c.engine is not None})
+def _work(costs: Sequence[RunCost]) -> list[str]:
+    """Steps, time and speed of runs."""
+    seconds, steps = sum(c.seconds for c in costs), sum(c.steps for c in costs)
+    speed = format_quantity(steps / seconds) if seconds else NOTHING
+    return [format_quantity(steps), format_duration(seconds), speed]
+
+
+def _place(cost: RunCost) -> str:
+    return NOT_TOLD if cost.engine is None else f"{cost.engine} on {cost.device}"
 
 
 def _plain_jax_text(ours: Sequence[RunCost], plain_jax: PlainJax | None) -> str:
