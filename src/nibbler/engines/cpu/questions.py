@@ -37,7 +37,7 @@ from nibbler.engines.cpu.rows import (
     dot_line,
     draw_row,
     drift_after,
-    sum_rows,
+    sum_noted,
 )
 
 
@@ -127,20 +127,12 @@ def ready_row(s: Any, a: Any, row: Any) -> None:
 
 @inlined
 def note_row(s: Any, a: Any, i: Any, position: Any, k: Any, sign: Any, clock: Any) -> None:
-    """Make entry k of the scratch lists for `sum_rows` a row of question i."""
+    """Make entry k of the scratch lists for `sum_noted` a row of question i."""
     row = i * s.num_rows + position
     ready_row(s, a, row)
     a.row_offset[k] = row * 2 * s.units
     a.row_sign[k] = sign
     a.row_drift[k] = -s.answer_alpha * drift_after(a.drift, s.exact_nu, clock - a.touched[row])
-
-
-@inlined
-def sum_noted(s: Any, a: Any, count: Any, start: Any, start_at: Any, scale: Any, sums: Any, at: Any) -> None:
-    """`sum_rows` over the rows that were noted."""
-    sum_rows(
-        a.hidden, a.row_offset, a.row_sign, a.row_drift, count, s.units, start, start_at, scale, sums, at
-    )
 
 
 @inlined

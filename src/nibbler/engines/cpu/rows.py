@@ -126,6 +126,14 @@ def sum_rows(
 
 
 @inlined
+def sum_noted(s: Any, a: Any, count: Any, start: Any, start_at: Any, scale: Any, sums: Any, at: Any) -> None:
+    """`sum_rows` over the rows that were noted in a run's scratch lists."""
+    sum_rows(
+        a.hidden, a.row_offset, a.row_sign, a.row_drift, count, s.units, start, start_at, scale, sums, at
+    )
+
+
+@inlined
 def co_opt_lanes(hidden: Any, w: Any, m: Any, gradient: Any, keep: Any, moved: Any, descend: Any) -> Any:
     """Algorithm 7 for sixteen weights of a row after a wait; returns the new weights."""
     before = load(hidden, m)

@@ -15,16 +15,15 @@ from nibbler.agents.config import (
     ValueNetworkConfig,
 )
 from nibbler.agents.policy import exploration_threshold
-from nibbler.engines.cpu import layout, linear, network
+from nibbler.engines.cpu import layout, linear, network_layout
 from nibbler.engines.cpu.cells import Memory
 from nibbler.engines.cpu.linear import export_linear, linear_arrays, linear_settings, load_linear, run_linear
-from nibbler.engines.cpu.network import (
+from nibbler.engines.cpu.network import run_network, settle_network
+from nibbler.engines.cpu.network_layout import (
     export_network,
     load_network,
     network_arrays,
     network_settings,
-    run_network,
-    settle_network,
 )
 from nibbler.engines.cpu.nibbler import CompiledNibbler
 from nibbler.engines.cpu.policy import ACTION_NOW, COUNT_NOW, STEP, run_policy
@@ -155,7 +154,7 @@ class NetworkRun(CpuRun):
         )
 
     def counters(self) -> dict[str, float]:
-        touched = float(self._arrays.clock[network.WEIGHTS_TOUCHED])
+        touched = float(self._arrays.clock[network_layout.WEIGHTS_TOUCHED])
         return {"weights_touched": touched, "value_error": float(self._arrays.error_sum[0])}
 
     def _export(self) -> dict[str, np.ndarray]:
