@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from nibbler.agents.config import NibblerConfig
 from nibbler.bench import cpu
@@ -40,3 +41,14 @@ def test_the_table_and_the_file_hold_every_measurement(tmp_path):
     ]
     assert len(lines) == 2 + len(rows)
     assert json.loads((tmp_path / "cpu.json").read_text())["rows"] == rows
+
+
+def test_networks_of_another_size_are_measured_alone_and_the_file_names_the_size(tmp_path):
+    measured = []
+    open_run = cpu.open_run
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpu, "open_run", lambda *given: measured.append(given[1]) or open_run(*given))
+        rows = cpu.run(boards=(1,), repeats=1, seconds=0.01, output=tmp_path / "cpu.json", units=48)
+    assert [(row["agent"], row["engine"]) for row in rows] == [("q-learning", "cpu"), ("qv-learning", "cpu")]
+    assert [config.hidden_units for config in measured] == [48, 48]
+    assert json.loads((tmp_path / "cpu.json").read_text())["hidden_units"] == 48

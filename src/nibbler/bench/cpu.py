@@ -39,10 +39,12 @@ def run(
     seconds: float = 1.0,
     output: str | Path | None = None,
     echo: Callable[[str], Any] = print,
+    units: int | None = None,
 ) -> list[Row]:
     """Measure steps per second of processor time; prints a table, and writes JSON where told.
 
-    `seconds` is about how long one measurement takes.
+    `seconds` is about how long one measurement takes. With `units`, Q- and QV-learning alone, with that many
+    hidden units, on this engine.
     """
     if repeats < 1 or not boards or min(boards) < 1 or seconds <= 0:
         raise ValueError("boards and repeats must be at least 1, and seconds above 0")
@@ -50,7 +52,11 @@ def run(
     for line in table([]):
         echo(line)
     for count in boards:
-        measurements = list(_measurements(multi_catch(count), count))
+        env = multi_catch(count)
+        if units is None:
+            measurements = list(_measurements(env, count))
+        else:
+            measurements = list(_network_measurements(env, _networks(hidden_units=units)))
         lengths = [_calibrate(opened, seconds) for _, _, _, opened in measurements]
         rates: list[list[float]] = [[] for _ in measurements]
         for _ in range(repeats):
@@ -68,7 +74,8 @@ def run(
             )
             echo(table(rows[-1:])[-1])
     if output is not None:
-        write_record("cpu", rows, output, repeats=repeats, timed_by="processor time of one thread")
+        about = {} if units is None else {"hidden_units": units}
+        write_record("cpu", rows, output, repeats=repeats, timed_by="processor time of one thread", **about)
     return rows
 
 
@@ -96,14 +103,23 @@ def _measurements(env: Environment, boards: int) -> Iterable[tuple[str, str, str
     settled.advance(EARLY)
     yield config.name, "cpu", "early", early
     yield config.name, "cpu", "settled", settled
-    networks: tuple[AgentConfig, ...] = (QLearningConfig(), QVLearningConfig())
+    yield from _network_measurements(env, _networks())
+    if boards <= LARGEST_REFERENCE:
+        for each in (config, *_networks()):
+            yield each.name, "reference", "", open_run(env, each, 0, "reference")
+
+
+def _networks(**settings: Any) -> tuple[AgentConfig, ...]:
+    return (QLearningConfig(**settings), QVLearningConfig(**settings))
+
+
+def _network_measurements(
+    env: Environment, networks: Iterable[AgentConfig]
+) -> Iterable[tuple[str, str, str, Run]]:
     for network in networks:
         opened = open_run(env, network, 0, "cpu")
         opened.advance(EARLY)
         yield network.name, "cpu", "", opened
-    if boards <= LARGEST_REFERENCE:
-        for each in (config, *networks):
-            yield each.name, "reference", "", open_run(env, each, 0, "reference")
 
 
 def placed_state(
@@ -156,8 +172,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of one measurement")
     parser.add_argument("--output", type=Path, help="write the rows as JSON, e.g. results/bench/cpu.json")
+    parser.add_argument("--units", type=int, help="Q- and QV-learning alone, with that many hidden units")
     given = parser.parse_args()
-    run(given.boards, given.repeats, given.seconds, given.output)
+    run(given.boards, given.repeats, given.seconds, given.output, units=given.units)
 
 
 if __name__ == "__main__":

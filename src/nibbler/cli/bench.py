@@ -28,7 +28,12 @@ BENCHES = {
 )
 @click.option("--output", type=click.Path(path_type=Path), default=None, help="Write the rows there as JSON.")
 @click.option("--agent", default=None, help="cuda: measure this agent alone.")
-@click.option("--units", type=click.IntRange(1), default=None, help="cuda: its hidden units.")
+@click.option(
+    "--units",
+    type=click.IntRange(1),
+    default=None,
+    help="cuda: its hidden units; cpu: those of Q- and QV-learning, which are then measured alone.",
+)
 @click.option(
     "--layout",
     multiple=True,
