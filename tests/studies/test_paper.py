@@ -146,7 +146,7 @@ def test_a_constant_step_size_changes_the_main_learner_alone() -> None:
 def test_the_runs_of_a_study_keep_their_ids() -> None:
     """Results are stored under these: a change here orphans them."""
     ids = {
-        "curves": "1be26786",
+        "curves": "fe583081",
         "q-sweep": "8deeb269",
         "hidden-units": "f65546c7",
         "heterogeneous": "9b8aabd1",

@@ -29,8 +29,9 @@ PAPER_STEPS = {
 }
 STEPS_OF_FLAT_NETWORKS = {8: 24_000_000}  # Q and QV cross late there, and are cheap
 STEPS_OF_VARIED_BOARDS = {64: 100_000_000}  # Nibbler crosses late there too, after 70M
-# Rainbow's steps are slow. Up to 8 boards they are enough to see that it ends above Nibbler.
-RAINBOW_STEPS = {2: 1_000_000, 4: 2_500_000, 8: 12_000_000, 16: 4_500_000}
+# Rainbow's steps are slow. Up to 8 boards they are enough to see that it ends above Nibbler, on 16 that it
+# learns, and on 32 they are what Nibbler needs to reach zero.
+RAINBOW_STEPS = {2: 1_000_000, 4: 2_500_000, 8: 12_000_000, 16: 4_500_000, 32: 21_000_000}
 BEYOND_STEPS = {256: 350_000_000, 512: 950_000_000}
 SMOKE_STEPS = {2: 20_000, 4: 20_000}
 STEPS = {"smoke": SMOKE_STEPS, "laptop": LAPTOP_STEPS, "paper": PAPER_STEPS}
