@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 from nibbler.reports.html import Markup, element
 from nibbler.reports.report import write_report
 from nibbler.reports.tables import format_duration, growth_table, summary_table
+from nibbler.studies.claims import CLAIMS
 from nibbler.studies.reading import read_study
 from nibbler.studies.spec import RunSpec, Study
 
@@ -54,6 +57,32 @@ def test_the_page_has_summary_claims_figures_records_and_links(page: Path) -> No
     assert all((page.parent / link).exists() for link in files)
     assert "100,000 steps/s" in read.text
     assert '"processor": "test"' in read.text
+
+
+def test_several_studies_begin_with_every_claim_once_and_count_shared_runs_once(
+    results_folder: MakeFolder, make_study: MakeStudy
+) -> None:
+    folder = results_folder(make_study("quickstart"), make_study("scaling"))
+    text = write_report(folder).read_text()
+    overview = text[text.index("All claims") : text.index("</header>")]
+    named = [claim.text for name in ("quickstart", "scaling") for claim in CLAIMS[name]]
+    for claim in set(named):
+        assert overview.count(html.escape(claim)) == 1
+    (twice,) = (claim for claim in CLAIMS["quickstart"] if named.count(claim.text) == 2)
+    assert f'✓ confirmed</span><div><a href="#quickstart-test">{twice.text}</a>' in overview
+    assert "2 studies, 45 runs." in text
+
+
+def test_remarks_stand_beside_claims_about_runs_of_the_papers_size(
+    results_folder: MakeFolder, make_study: MakeStudy
+) -> None:
+    folder = results_folder(make_study("quickstart"), replace(make_study("scaling"), size="paper"))
+    (folder / "remarks.toml").write_text('linear-growth = "Ours is <i>\\n straight."\n')
+    text = write_report(folder).read_text()
+    remark = "<p>Ours is &lt;i&gt; straight.</p>"
+    assert text.count(remark) == 1
+    assert text.index('id="scaling-paper"') < text.index(remark)
+    assert "Ours is" not in write_report(folder, ["quickstart"]).read_text()
 
 
 def test_the_page_loads_nothing_and_runs_nothing(page: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nibbler.studies import checks, sweep_checks
-from nibbler.studies.claims import CLAIMS, Claim, Verdict, judge, verdicts
+from nibbler.studies.claims import CLAIMS, Claim, Verdict, judge, one_for_each_claim, verdicts
 from nibbler.studies.evidence import NotEnoughDataError, side
 from nibbler.studies.metrics import CurveSet, Estimate
 from nibbler.studies.results import Lines, Measured, Planned, Setting, StudyResults
@@ -51,6 +51,16 @@ def status(check: Any, *parts: Measured) -> str:
 
 def judged(check: Any, *parts: Measured) -> Verdict:
     return judge(Claim("id", "claim", "source", check), results("any", *parts))
+
+
+def test_of_several_verdicts_on_a_claim_the_first_that_can_tell_counts() -> None:
+    claim, other = CLAIMS["scaling"][:2]
+    open_, held, denied = (
+        Verdict(claim, status, "") for status in ("not enough data", "holds so far", "not confirmed")
+    )
+    beside = Verdict(other, "confirmed", "")
+    assert one_for_each_claim([open_, beside, held, denied]) == [held, beside]
+    assert one_for_each_claim([open_]) == [open_]
 
 
 def test_claims_have_ids_of_their_own() -> None:

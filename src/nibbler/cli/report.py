@@ -59,6 +59,7 @@ def report(
     """
     if not folder.is_dir():
         raise click.UsageError(f"there is no folder {folder}")
+    from nibbler.reports.findings import PAPER_SIZE
     from nibbler.reports.report import write_findings, write_report
 
     about_the_paper = markdown is not None or readme is not None
@@ -67,7 +68,7 @@ def report(
         click.echo("wrote " + " and ".join(str(path) for path in (markdown, readme) if path is not None))
         if not (folder / "runs").is_dir():
             return  # nothing has been run, which is what the files say
-    page = write_report(folder, studies or None, "paper" if about_the_paper else None, linked)
+    page = write_report(folder, studies or None, PAPER_SIZE if about_the_paper else None, linked)
     click.echo(f"report: {page}")
     if show:
         click.launch(str(page.resolve()))

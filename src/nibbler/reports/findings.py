@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from nibbler.reports.discovery import Discovery, read_discoveries
-from nibbler.studies.claims import CLAIMS, Verdict, verdicts
+from nibbler.studies.claims import CLAIMS, Verdict, one_for_each_claim, verdicts
 from nibbler.studies.cost import PlainJax, RunCost, folder_results, run_costs
 from nibbler.studies.lines import RandomLines
 from nibbler.studies.paper import STUDIES, PaperStudy
@@ -22,6 +22,7 @@ from nibbler.studies.spec import Study
 from nibbler.studies.store import ResultsFolder
 
 REMARKS = "remarks.toml"
+PAPER_SIZE = "paper"  # the size of the runs that findings and remarks are about
 PLAIN_JAX = Path("bench") / "plain-jax.json"  # beside the results folder
 LARGEST_READABLE_MAP = 32  # boards; a map of more is too fine for a README
 
@@ -95,16 +96,10 @@ class Findings:
 
 
 def _verdicts(parts: Iterable[StudyFindings]) -> list[Verdict]:
-    found: dict[str, Verdict] = {}
-    for part in parts:
-        for verdict in verdicts(part.results):
-            known = found.get(verdict.claim.id)
-            if known is None or known.status == "not enough data":
-                found[verdict.claim.id] = verdict
-    return list(found.values())
+    return one_for_each_claim(verdict for part in parts for verdict in verdicts(part.results))
 
 
-def read_findings(folder: str | Path, size: str = "paper") -> Findings:
+def read_findings(folder: str | Path) -> Findings:
     """Read what there is of the paper's studies in a folder; nothing at all is an answer too."""
     root = Path(folder)
     runs = folder_results(root)
@@ -122,8 +117,8 @@ def read_findings(folder: str | Path, size: str = "paper") -> Findings:
         return tuple(found)
 
     plain_jax = PlainJax.read(root.parent / PLAIN_JAX)
-    smaller = parts("laptop") if size == "paper" else ()
-    findings = Findings(root, parts(size), read_remarks(root / REMARKS), plain_jax, smaller)
+    remarks = read_remarks(root / REMARKS)
+    findings = Findings(root, parts(PAPER_SIZE), remarks, plain_jax, smaller=parts("laptop"))
     random_lines.save()
     return findings
 

@@ -6,8 +6,8 @@ It holds its figures; a linked page shows the PNG files beside it instead, and i
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
@@ -17,7 +17,7 @@ from urllib.parse import quote
 from nibbler.reports.catalogue import Picture
 from nibbler.reports.html import Child, Markup, element
 from nibbler.reports.tables import TextTable, growth_table, not_run_lines, summary_table
-from nibbler.studies.claims import Verdict
+from nibbler.studies.claims import Verdict, one_for_each_claim
 from nibbler.studies.files import write_bytes
 from nibbler.studies.results import StudyResults
 from nibbler.studies.spec import Study
@@ -57,6 +57,7 @@ class StudySection:
     runs: Sequence[RunNote]
     source: str = ""
     grid: str = ""
+    remarks: Mapping[str, str] = field(default_factory=dict)  # what people say about a verdict, by claim
 
 
 def render_page(title: str, sections: Sequence[StudySection], version: str, linked: bool = False) -> str:
@@ -76,7 +77,7 @@ def render_page(title: str, sections: Sequence[StudySection], version: str, link
         element("title", title),
         element("style", Markup(style)),
     )
-    runs = sum(len(s.runs) for s in sections)
+    runs = len({run.folder for s in sections for run in s.runs})  # studies share runs
     body = element(
         "body",
         element(
@@ -86,11 +87,34 @@ def render_page(title: str, sections: Sequence[StudySection], version: str, link
                 "p", f"{_count(len(sections), 'study', 'studies')}, {_count(runs, 'run')}.", class_="quiet"
             ),
             element("nav", element("ul", links), aria_label="studies") if len(sections) > 1 else None,
+            _overview(sections) if len(sections) > 1 else None,
         ),
         element("main", [_section(s, linked) for s in sections]),
         element("footer", element("p", f"Written by nibbler {version}{now}.", class_="quiet")),
     )
     return "<!doctype html>\n" + element("html", head, body, lang="en") + "\n"
+
+
+def _overview(sections: Sequence[StudySection]) -> Markup | None:
+    """Every claim once, with its verdict; a link leads to the study that tells."""
+    chosen = one_for_each_claim(v for s in sections for v in s.verdicts)
+    if not chosen:
+        return None
+    items = [
+        element("li", _mark(v), element("div", _claim_link(v, s)))
+        for s in sections
+        for v in s.verdicts
+        if any(v is one for one in chosen)
+    ]
+    return Markup(element("h3", "All claims") + _claim_list(items))
+
+
+def _claim_link(verdict: Verdict, s: StudySection) -> list[Child]:
+    claim = verdict.claim
+    return [
+        element("a", claim.text, href=f"#{_anchor(s)}"),
+        element("span", f" ({claim.where})", class_="quiet"),
+    ]
 
 
 def _section(s: StudySection, linked: bool) -> Markup:
@@ -102,7 +126,7 @@ def _section(s: StudySection, linked: bool) -> Markup:
         element("h2", s.results.title),
         element("p", f"Study {s.study.name}, size {s.study.size}. {s.source}", class_="quiet"),
         element("p", s.grid, class_="quiet") if s.grid else None,
-        _claims(s.verdicts) if s.verdicts else None,
+        _claims(s.verdicts, s.remarks) if s.verdicts else None,
         element("h3", "Summary"),
         _table(summary_table(s.results)) if s.results.measured else element("p", "No run has a result yet."),
         _not_run(s.results) if s.results.measured else None,
@@ -114,24 +138,30 @@ def _section(s: StudySection, linked: bool) -> Markup:
     )
 
 
-def _claims(verdicts: Sequence[Verdict]) -> Markup:
+def _claims(verdicts: Sequence[Verdict], remarks: Mapping[str, str]) -> Markup:
     items = [
         element(
             "li",
-            element("span", _MARKS[v.status], class_=f"verdict {v.status.replace(' ', '-')}"),
+            _mark(v),
             element(
                 "div",
                 v.claim.text,
                 element("br"),
                 element("span", f"{v.text} ({v.claim.where}).", class_="quiet"),
+                element("p", remarks[v.claim.id]) if v.claim.id in remarks else None,
             ),
         )
         for v in verdicts
     ]
-    return Markup(
-        element("h3", "The paper's claims")
-        + element("div", element("ul", items, class_="claims"), class_="card")
-    )
+    return Markup(element("h3", "The paper's claims") + _claim_list(items))
+
+
+def _claim_list(items: Sequence[Markup]) -> Markup:
+    return element("div", element("ul", items, class_="claims"), class_="card")
+
+
+def _mark(verdict: Verdict) -> Markup:
+    return element("span", _MARKS[verdict.status], class_=f"verdict {verdict.status.replace(' ', '-')}")
 
 
 def _table(table: TextTable) -> Markup:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import nibbler
 from nibbler.reports.catalogue import FIGURES, Picture, draw_discovery, draw_figure
 from nibbler.reports.discovery import read_discoveries
-from nibbler.reports.findings import read_findings
+from nibbler.reports.findings import PAPER_SIZE, REMARKS, read_findings, read_remarks
 from nibbler.reports.markdown import fill_blocks
 from nibbler.reports.page import RunNote, StudySection, render_page, write_page
 from nibbler.reports.readme import readme_blocks
@@ -61,7 +61,8 @@ def write_report(
     order = list(STUDIES)
     found.sort(key=lambda s: (order.index(s.name) if s.name in order else len(order), s.name, s.size))
     make_folder(root / FIGURE_FOLDER)
-    sections = [_section(results, study, root / FIGURE_FOLDER) for study in found]
+    remarks = read_remarks(root / REMARKS)
+    sections = [_section(results, study, root / FIGURE_FOLDER, remarks) for study in found]
     title = "Nibbler: " + (found[0].name if len(found) == 1 else "results")
     write_page(root / PAGE, render_page(title, sections, nibbler.__version__, linked))
     return root / PAGE
@@ -83,7 +84,7 @@ def write_findings(folder: str | Path, markdown: Path | None = None, readme: Pat
         write_bytes(readme, text.encode())
 
 
-def _section(results: ResultsFolder, study: Study, figures: Path) -> StudySection:
+def _section(results: ResultsFolder, study: Study, figures: Path, remarks: Mapping[str, str]) -> StudySection:
     read = read_study(results.path, study)
     known = STUDIES.get(study.name)
     return StudySection(
@@ -94,6 +95,7 @@ def _section(results: ResultsFolder, study: Study, figures: Path) -> StudySectio
         [_note(results, spec) for spec in study.runs],
         source=known.source[0].upper() + known.source[1:] + "." if known else "",
         grid=_grid(known) if known else "",
+        remarks=remarks if study.size == PAPER_SIZE else {},
     )
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -65,6 +65,16 @@ def judge(claim: Claim, results: StudyResults) -> Verdict:
 def verdicts(results: StudyResults) -> list[Verdict]:
     """Every claim that a study bears on."""
     return [judge(claim, results) for claim in CLAIMS.get(results.name, ())]
+
+
+def one_for_each_claim(found: Iterable[Verdict]) -> list[Verdict]:
+    """Where several studies bear on a claim, the verdict of the first that can tell."""
+    chosen: dict[str, Verdict] = {}
+    for verdict in found:
+        known = chosen.get(verdict.claim.id)
+        if known is None or known.status == "not enough data":
+            chosen[verdict.claim.id] = verdict
+    return list(chosen.values())
 
 
 _LINEAR = Claim(
