@@ -194,6 +194,18 @@ def test_nibbler_outperforms_on_the_largest_problem_that_both_ran() -> None:
     assert status(checks.nibbler_outperforms, *ours, measured("q-learning", 8, None)) == "not enough data"
 
 
+def test_nibbler_and_a_baseline_with_shorter_runs_are_compared_after_the_same_experience() -> None:
+    ours = measured("nibbler", 32, 28)  # ends at 0.05 after 200M steps
+    ahead = judged(checks.nibbler_outperforms, ours, measured("rainbow", 32, 10, final=0.04, bins=30))
+    assert ahead.status == "not confirmed"
+    assert ahead.numbers == (
+        "reward: 0.014 (0.013 to 0.014) against Rainbow's 0.041 (0.040 to 0.041) on 32 boards after 30.0M "
+        "steps"
+    )
+    behind = measured("rainbow", 32, 10, final=0.04, bins=40)
+    assert status(checks.nibbler_outperforms, ours, behind) == "holds so far"
+
+
 def test_rainbow_ends_highest_on_small_problems() -> None:
     others = [measured(a, 2, 10) for a in ("nibbler", "q-learning", "qv-learning")]
     for final, verdict in ((0.06, "holds so far"), (0.04, "not confirmed"), (0.05, "not enough data")):

@@ -132,6 +132,13 @@ def test_a_window_without_a_centre_is_refused(window: int) -> None:
         metrics.smooth(np.zeros(4), window)
 
 
+def test_the_first_steps_of_curves_are_their_whole_bins() -> None:
+    curves = CurveSet(np.arange(8.0).reshape(2, 4), 10)
+    assert curves.first(29).rewards.tolist() == [[0.0, 1.0], [4.0, 5.0]]
+    assert curves.first(30).steps == 30
+    assert curves.first(1000).steps == 40
+
+
 def test_runs_under_way_cut_the_set_to_what_all_have() -> None:
     cut = CurveSet.from_runs([np.arange(5.0), np.arange(3.0)], BIN)
     assert (cut.num_seeds, cut.num_bins, cut.steps) == (2, 3, 3 * BIN)

@@ -38,17 +38,20 @@ def nibbler_outperforms(e: Evidence) -> tuple[bool, str]:
         if not theirs:
             continue
         n = max(theirs)
-        mine, other = final_reward(ours[n].curves), final_reward(theirs[n].curves)
+        # After the same experience: one run may be longer than the other.
+        steps = min(ours[n].curves.steps, theirs[n].curves.steps)
+        mine, other = (final_reward(m.curves.first(steps)) for m in (ours[n], theirs[n]))
         better.append(mine.low > other.high)
         if not better[-1] and mine.high >= other.low:
             raise NotEnoughDataError(
                 f"the intervals of Nibbler and {agent_label(agent)} on {n} boards overlap"
             )
         theirs_text = f"{agent_label(agent)}'s {format_estimate(other, 3)}"
-        texts.append(f"{format_estimate(mine, 3)} against {theirs_text} on {n} boards")
+        where = f"on {n} boards after {format_quantity(steps)} steps"
+        texts.append(f"{format_estimate(mine, 3)} against {theirs_text} {where}")
     if not better:
         raise NotEnoughDataError(f"no baseline has been run beside Nibbler on {LARGE_PROBLEM} boards or more")
-    return all(better), f"final reward: {'; '.join(texts)}"
+    return all(better), f"reward: {'; '.join(texts)}"
 
 
 def only_nibbler_learns_128(e: Evidence) -> tuple[bool, str]:

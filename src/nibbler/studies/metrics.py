@@ -93,6 +93,10 @@ class CurveSet:
         """How many steps every run of the set has."""
         return self.num_bins * self.bin_size
 
+    def first(self, steps: int) -> CurveSet:
+        """The bins that end within the first so many steps."""
+        return CurveSet(self.rewards[:, : steps // self.bin_size], self.bin_size)
+
     @property
     def times(self) -> NDArray[np.float64]:
         """The middle of each bin, in steps: where a plot puts the bin's mean."""
