@@ -27,6 +27,7 @@ from nibbler.engines.cpu.lanes import (
 from nibbler.engines.cpu.layout import POWERS, power_tables, zeros
 from nibbler.engines.cpu.nibbler import CompiledNibbler
 from nibbler.engines.cpu.rows import co_opt_rows, decay_after, dot_line, drift_after, sum_rows
+from nibbler.engines.cpu.rows_twice import LONG_ROW, STRIP, add_rows, clear_sums, co_opt_rows_twice
 from nibbler.engines.initial import fresh_hidden_rows
 from nibbler.engines.run import open_run
 from nibbler.envs.multi_catch import multi_catch
@@ -135,6 +136,11 @@ def wait_and_step(a, count, units, alpha, nu, exact_nu):
 
 
 @kernel
+def step_alone(a, count, units, alpha):
+    co_opt_rows(a.hidden, a.offsets, a.signs, a.drifts, a.decays, count, units, a.gradient, alpha, a.sums, 0)
+
+
+@kernel
 def sum_given(a, count, units, scale):
     sum_rows(a.hidden, a.offsets, a.signs, a.drifts, count, units, a.sums, 0, scale, a.sums, 0)
 
@@ -201,6 +207,96 @@ def test_rows_are_summed_with_their_signs_and_drifts(units):
     np.testing.assert_allclose(memory.sums, start + terms.sum(axis=0), rtol=1e-5, atol=1e-5)
     sum_given(Memory(memory), count, units, np.float32(0.0))
     np.testing.assert_allclose(memory.sums, terms.sum(axis=0), rtol=1e-5, atol=1e-5)
+
+
+class Twice(NamedTuple):
+    hidden: np.ndarray
+    offsets: np.ndarray
+    signs: np.ndarray
+    next_signs: np.ndarray
+    drifts: np.ndarray
+    decays: np.ndarray
+    gradient: np.ndarray
+    sums: np.ndarray
+    next_sums: np.ndarray
+
+
+@kernel
+def add_to_both(a, count, units, at, begin):
+    if begin:
+        clear_sums(units, a.sums, at, a.next_sums)
+    add_rows(a.hidden, a.offsets, a.signs, a.next_signs, a.drifts, count, units, a.sums, at, a.next_sums)
+
+
+@kernel
+def step_both(a, count, units, alpha, at):
+    co_opt_rows_twice(
+        a.hidden,
+        a.offsets,
+        a.signs,
+        a.next_signs,
+        a.drifts,
+        a.decays,
+        count,
+        units,
+        a.gradient,
+        alpha,
+        a.sums,
+        at,
+        a.next_sums,
+    )
+
+
+def for_two_observations(units, count, at):
+    """Random rows, of which each is on at one of two observations, at both, or at neither."""
+    random = np.random.default_rng(4)
+    sizes = (count, count, units, at + units, units)
+    return Twice(
+        random.normal(size=2 * count * units).astype(np.float32),
+        np.arange(count)[::-1] * 2 * units,
+        (np.arange(count) % 2).astype(np.float32),
+        (np.arange(count) // 2 % 2).astype(np.float32),
+        *(random.normal(size=size).astype(np.float32) for size in sizes),
+    )
+
+
+def both_sums(memory, rows):
+    return memory.signs @ rows, memory.next_signs @ rows
+
+
+@pytest.mark.parametrize("count", [0, 1, 6])
+@pytest.mark.parametrize("units", [STRIP, 3 * STRIP, LONG_ROW, LONG_ROW + STRIP])
+def test_rows_are_added_to_the_sums_of_the_observations_they_are_on_at(units, count):
+    at = 2 * STRIP
+    memory = for_two_observations(units, count, at)
+    rows = memory.hidden.reshape(-1, 2, units)[::-1].astype(np.float64)
+    before, next_before = memory.sums.copy(), memory.next_sums.copy()
+    now, following = both_sums(memory, rows[:, 0] + memory.drifts[:, None] * rows[:, 1])
+    add_to_both(Memory(memory), count, units, at, False)
+    np.testing.assert_array_equal(memory.sums[:at], before[:at])
+    np.testing.assert_allclose(memory.sums[at:], before[at:] + now, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(memory.next_sums, next_before + following, rtol=1e-5, atol=1e-5)
+    add_to_both(Memory(memory), count, units, at, True)
+    np.testing.assert_allclose(memory.sums[at:], now, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(memory.next_sums, following, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("units", [STRIP, 3 * STRIP, LONG_ROW + STRIP])
+def test_rows_learn_alike_whether_one_sum_is_made_or_two(units):
+    at, count, alpha = STRIP, 5, np.float32(0.01)
+    memory = for_two_observations(units, count, at)
+    alone = Rows(
+        memory.hidden.copy(),
+        *(memory.offsets, memory.signs, memory.drifts, memory.decays, memory.gradient),
+        zeros(units),
+        *(zeros(1) for _ in range(3)),
+    )
+    step_both(Memory(memory), count, units, alpha, at)
+    step_alone(Memory(alone), count, units, alpha)
+    np.testing.assert_array_equal(memory.hidden, alone.hidden)
+    np.testing.assert_array_equal(memory.sums[at:], alone.sums)
+    _, following = both_sums(memory, memory.hidden.reshape(-1, 2, units)[::-1, 0].astype(np.float64))
+    np.testing.assert_allclose(memory.next_sums, following, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("units", WIDTHS)

@@ -15,9 +15,9 @@ from nibbler.engines.cpu.network_layout import (
     ACTION_BEFORE,
     ACTION_NOW,
     ACTION_VALUE,
-    CHANGES,
     COUNT_BEFORE,
     COUNT_NOW,
+    ENTRIES,
     LIST_NOW,
     LISTS_KNOWN,
     PENDING,
@@ -26,14 +26,8 @@ from nibbler.engines.cpu.network_layout import (
     WEIGHTS_TOUCHED,
 )
 from nibbler.engines.cpu.policy import choose_action
-from nibbler.engines.cpu.rows import (
-    co_opt_line,
-    co_opt_rows,
-    decay_after,
-    dot_line,
-    drift_after,
-    sum_noted,
-)
+from nibbler.engines.cpu.rows import co_opt_line, decay_after, dot_line, drift_after
+from nibbler.engines.cpu.rows_twice import add_rows, clear_sums, co_opt_rows_twice
 from nibbler.mdp.simulate import step_environment
 
 
@@ -60,43 +54,51 @@ def list_block_rows(s: Any, a: Any, which: Any, active: Any, count: Any) -> None
 
 
 @inlined
-def list_block_changes(
-    s: Any, a: Any, which: Any, stamp: Any, old: Any, old_count: Any, new: Any, new_count: Any
-) -> None:
-    """For every block the rows that go on and those that go off between two observations."""
+def list_block_entries(s: Any, a: Any, which: Any, time: Any, active: Any, count: Any) -> None:
+    """For every block the rows that go on with the observation at `time`; notes when each row was on."""
     for place in range(which * s.num_blocks, (which + 1) * s.num_blocks):
         a.enter_count[place] = 0
-        a.leave_count[place] = 0
-    for k in range(old_count):
-        a.mark[old[k]] = 1
-    for k in range(new_count):
-        if a.mark[new[k]]:
-            a.mark[new[k]] = 2
-        else:
-            append_row(s, a, np.int64(new[k]), which, a.enter_rows, a.enter_count)
-    for k in range(old_count):
-        if a.mark[old[k]] == 1:
-            append_row(s, a, np.int64(old[k]), which, a.leave_rows, a.leave_count)
-            a.left[old[k]] = stamp
-        a.mark[old[k]] = 0
+    for k in range(count):
+        row = np.int64(active[k])
+        if a.latest[row] != time - 1:
+            append_row(s, a, row, which, a.enter_rows, a.enter_count)
+            a.until[row] = a.latest[row]
+        a.latest[row] = time
+    if s.has_bias:
+        for block in range(s.num_blocks):
+            a.latest[s.num_features + block] = time
 
 
 @inlined
 def turn_block_lists(s: Any, a: Any, count: Any) -> None:
     """Make the lists for a step from x_t to x_{t+1}, which has `count` features on."""
-    a.clock[LIST_NOW], a.clock[CHANGES] = 1 - a.clock[LIST_NOW], 1 - a.clock[CHANGES]
+    a.clock[LIST_NOW], a.clock[ENTRIES] = 1 - a.clock[LIST_NOW], 1 - a.clock[ENTRIES]
     step, num_now, num_before = a.clock[STEP], a.clock[COUNT_NOW], a.clock[COUNT_BEFORE]
     if not a.clock[LISTS_KNOWN]:
         a.clock[LISTS_KNOWN] = 1
         list_block_rows(s, a, 1 - a.clock[LIST_NOW], a.active_before, num_before)
-        list_block_changes(s, a, 1 - a.clock[CHANGES], step, a.active_before, num_before, a.active, num_now)
+        list_block_entries(s, a, 1 - a.clock[ENTRIES], step - 1, a.active_before, num_before)
+        list_block_entries(s, a, 1 - a.clock[ENTRIES], step, a.active, num_now)
     list_block_rows(s, a, a.clock[LIST_NOW], a.active, num_now)
-    list_block_changes(s, a, a.clock[CHANGES], step + 1, a.active, num_now, a.active_next, count)
+    list_block_entries(s, a, a.clock[ENTRIES], step + 1, a.active_next, count)
+
+
+@inlined
+def note_signs(a: Any, row: Any, k: Any, step: Any) -> Any:
+    """Make entry k of the scratch lists say whether a row that was on at x_{t-1} is on at x_t and x_{t+1}."""
+    next_too = a.latest[row] == step + 1
+    now = a.until[row] != step - 1 if next_too else a.latest[row] == step
+    a.row_sign[k] = np.float32(1.0) if now else np.float32(0.0)
+    a.row_next_sign[k] = np.float32(1.0) if next_too else np.float32(0.0)
+    return now or next_too
 
 
 @inlined
 def update_block(s: Any, a: Any, block: Any, which: Any, action: Any, clock: Any) -> None:
-    """`update_network` for the hidden units of one block."""
+    """`update_network` for the hidden units of one block.
+
+    The new weights of rows that are on at x_t, and of those at x_{t+1}, are summed on the way.
+    """
     units, line = s.units, s.num_blocks * s.units
     heads, at_features = a.heads, block * s.units
     at_v = VALUE * line + at_features
@@ -117,14 +119,15 @@ def update_block(s: Any, a: Any, block: Any, which: Any, action: Any, clock: Any
         row = np.int64(a.list_rows[place * s.list_size + k])
         waited = clock - a.touched[row]
         a.row_offset[k] = row * s.row_size
-        a.row_sign[k] = np.float32(0.0) if a.left[row] == clock + 1 else np.float32(1.0)
+        note_signs(a, row, k, clock + 1)
         a.row_drift[k] = -s.alpha * drift_after(a.drift, s.exact_nu, waited)
         a.row_decay[k] = s.nu * decay_after(a.decay, s.exact_nu, waited)
         a.touched[row] = clock + 1
-    co_opt_rows(
+    co_opt_rows_twice(
         a.hidden,
         a.row_offset,
         a.row_sign,
+        a.row_next_sign,
         a.row_drift,
         a.row_decay,
         count,
@@ -133,50 +136,67 @@ def update_block(s: Any, a: Any, block: Any, which: Any, action: Any, clock: Any
         s.alpha,
         heads,
         at_features,
+        a.next_features,
     )
 
 
 @inlined
-def note_row(s: Any, a: Any, row: Any, k: Any, sign: Any, clock: Any) -> None:
-    """Make entry k of the scratch lists for `sum_noted` a row."""
+def note_row(s: Any, a: Any, row: Any, k: Any, clock: Any) -> None:
+    """Make entry k of the scratch lists for `add_noted` a row."""
     a.row_offset[k] = row * s.row_size
-    a.row_sign[k] = sign
     a.row_drift[k] = -s.alpha * drift_after(a.drift, s.exact_nu, clock - a.touched[row])
 
 
 @inlined
-def sum_block_now(s: Any, a: Any, block: Any, pending: Any, clock: Any, at: Any) -> None:
-    """What enters a block's hidden units at x_t: the rows that stayed on, then those that went on.
-
-    The first part is left by `update_block`, unless that was carried out earlier.
-    """
-    if not pending:
-        place = (1 - a.clock[LIST_NOW]) * s.num_blocks + block
-        stayed = 0
-        for k in range(a.list_count[place]):
-            row = np.int64(a.list_rows[place * s.list_size + k])
-            if a.left[row] != clock:
-                note_row(s, a, row, stayed, np.float32(1.0), clock)
-                stayed += 1
-        sum_noted(s, a, stayed, a.heads, at, np.float32(0.0), a.heads, at)
-    place = (1 - a.clock[CHANGES]) * s.num_blocks + block
-    count = np.int64(a.enter_count[place])
-    for k in range(count):
-        note_row(s, a, np.int64(a.enter_rows[place * s.list_size + k]), k, np.float32(1.0), clock)
-    sum_noted(s, a, count, a.heads, at, np.float32(1.0), a.heads, at)
+def add_noted(s: Any, a: Any, count: Any, at: Any) -> None:
+    """Add the rows that were noted to what enters a block's hidden units at x_t and at x_{t+1}."""
+    add_rows(
+        a.hidden,
+        a.row_offset,
+        a.row_sign,
+        a.row_next_sign,
+        a.row_drift,
+        count,
+        s.units,
+        a.heads,
+        at,
+        a.next_features,
+    )
 
 
 @inlined
-def sum_block_next(s: Any, a: Any, block: Any, clock: Any, at: Any) -> None:
-    """What enters them at x_{t+1}: as at x_t, with the rows that go on and without those that go off."""
-    place = a.clock[CHANGES] * s.num_blocks + block
-    entering, leaving = np.int64(a.enter_count[place]), np.int64(a.leave_count[place])
-    for k in range(entering):
-        note_row(s, a, np.int64(a.enter_rows[place * s.list_size + k]), k, np.float32(1.0), clock)
-    for k in range(leaving):
-        row = np.int64(a.leave_rows[place * s.list_size + k])
-        note_row(s, a, row, entering + k, np.float32(-1.0), clock)
-    sum_noted(s, a, entering + leaving, a.heads, at, np.float32(1.0), a.next_features, 0)
+def sum_block(s: Any, a: Any, block: Any, pending: Any, clock: Any, at: Any) -> None:
+    """What enters a block's hidden units at x_t and at x_{t+1}.
+
+    First the rows that were on at x_{t-1}, whose part is left by `update_block` unless that was carried out
+    earlier; then those that go on at x_t or x_{t+1}.
+    """
+    if not pending:
+        place = (1 - a.clock[LIST_NOW]) * s.num_blocks + block
+        count = np.int64(0)
+        for k in range(a.list_count[place]):
+            row = np.int64(a.list_rows[place * s.list_size + k])
+            if note_signs(a, row, count, clock):
+                note_row(s, a, row, count, clock)
+                count += 1
+        clear_sums(s.units, a.heads, at, a.next_features)
+        add_noted(s, a, count, at)
+    count = np.int64(0)
+    place = (1 - a.clock[ENTRIES]) * s.num_blocks + block
+    for k in range(a.enter_count[place]):
+        row = np.int64(a.enter_rows[place * s.list_size + k])
+        note_row(s, a, row, count, clock)
+        a.row_sign[count] = np.float32(1.0)
+        a.row_next_sign[count] = np.float32(1.0) if a.latest[row] == clock + 1 else np.float32(0.0)
+        count += 1
+    place = a.clock[ENTRIES] * s.num_blocks + block
+    for k in range(a.enter_count[place]):
+        row = np.int64(a.enter_rows[place * s.list_size + k])
+        if a.until[row] != clock - 1:  # else it was on at x_{t-1}
+            note_row(s, a, row, count, clock)
+            a.row_sign[count], a.row_next_sign[count] = np.float32(0.0), np.float32(1.0)
+            count += 1
+    add_noted(s, a, count, at)
 
 
 @inlined
@@ -186,8 +206,7 @@ def value_block(s: Any, a: Any, block: Any, pending: Any, action: Any, clock: An
     heads, at_features = a.heads, block * s.units
     at_v = VALUE * line + at_features
     at_q = (ACTION_VALUE + 2 * action) * line + at_features
-    sum_block_now(s, a, block, pending, clock, at_features)
-    sum_block_next(s, a, block, clock, at_features)
+    sum_block(s, a, block, pending, clock, at_features)
     zero = splat(np.float32(0.0))
     value, value_next, value_q = zero, zero, zero
     for unit in range(0, units, 16):

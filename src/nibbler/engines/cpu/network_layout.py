@@ -7,9 +7,9 @@ Every feature feeds the d hidden units of its block; flat networks have one bloc
 | hidden | (row, 0 or 1, unit) | w_u, its momentum right behind, then a gap; rows: features, biases |
 | heads | (line, block, unit) | 0 the features of x_t, 1 v, 2 its momentum, 3 + 2a q_a, 4 + 2a its momentum |
 | list_rows | (0 or 1, block, entry) | the rows that are on at x_{t-1} and at x_t |
-| enter_rows, leave_rows | (0 or 1, block, entry) | the rows that go on or off, to x_t and to x_{t+1} |
+| enter_rows | (0 or 1, block, entry) | the rows that go on at x_t and at x_{t+1} |
 
-d is padded to `units`, a multiple of 32. The gap keeps rows out of each other's way: d is mostly a power of
+d is padded to `units`, a multiple of 64. The gap keeps rows out of each other's way: d is mostly a power of
 two, and without it all rows would want the same few places of the cache.
 """
 
@@ -20,14 +20,16 @@ import numpy as np
 
 from nibbler.agents.config import ValueNetworkConfig
 from nibbler.agents.policy import exploration_threshold
-from nibbler.engines.cpu.layout import UNIT_BLOCK, Array, padded, power_tables, zeros
+from nibbler.engines.cpu.layout import Array, padded, power_tables, zeros
+from nibbler.engines.cpu.rows_twice import STRIP
 
 VALUE, ACTION_VALUE = 1, 3  # lines of `heads`
 CACHE_LINE = 16  # floats
 
 # Entries of `clock`.
 STEP, ACTION_NOW, COUNT_NOW, PENDING, ACTION_BEFORE, WEIGHTS_TOUCHED = range(6)
-LIST_NOW, CHANGES, COUNT_BEFORE, LISTS_KNOWN, CLOCK_SIZE = 6, 7, 8, 9, 10
+LIST_NOW, ENTRIES, COUNT_BEFORE, LISTS_KNOWN, CLOCK_SIZE = 6, 7, 8, 9, 10
+NEVER = -3  # a time further back than any that is asked for
 
 
 class NetworkSettings(NamedTuple):
@@ -61,15 +63,14 @@ class NetworkArrays(NamedTuple):
     list_count: Array
     enter_rows: Array
     enter_count: Array
-    leave_rows: Array
-    leave_count: Array
-    left: Array  # int64 (row): one more than the step at which it last went off
-    mark: Array  # scratch (feature)
+    latest: Array  # int64 (row): when it was last on, x_{t+1} included
+    until: Array  # int64 (row): when it was last on before it last went on
     active: Array  # x_t
     active_next: Array  # x_{t+1}
     active_before: Array  # x_{t-1}
     row_offset: Array  # scratch, as are the next; see `rows`
     row_sign: Array
+    row_next_sign: Array
     row_drift: Array
     row_decay: Array
     gradient: Array
@@ -88,7 +89,7 @@ def network_settings(
 ) -> NetworkSettings:
     """The constants that the compiled functions need."""
     sizes = np.bincount(block_of_feature)
-    units = padded(config.hidden_units, UNIT_BLOCK)
+    units = padded(config.hidden_units, STRIP)
     return NetworkSettings(
         num_features=len(block_of_feature),
         num_actions=num_actions,
@@ -121,15 +122,14 @@ def network_arrays(s: NetworkSettings, config: ValueNetworkConfig, max_active: i
         list_count=zeros(2 * s.num_blocks, np.int32),
         enter_rows=zeros(2 * s.num_blocks * s.list_size, np.int32),
         enter_count=zeros(2 * s.num_blocks, np.int32),
-        leave_rows=zeros(2 * s.num_blocks * s.list_size, np.int32),
-        leave_count=zeros(2 * s.num_blocks, np.int32),
-        left=zeros(rows, np.int64),
-        mark=np.zeros(s.num_features, dtype=np.uint8),
+        latest=zeros(rows, np.int64),
+        until=zeros(rows, np.int64),
         active=np.zeros(max_active, dtype=np.int32),
         active_next=np.zeros(max_active, dtype=np.int32),
         active_before=np.zeros(max_active, dtype=np.int32),
         row_offset=zeros(2 * s.list_size, np.int64),
         row_sign=zeros(2 * s.list_size),
+        row_next_sign=zeros(2 * s.list_size),
         row_drift=zeros(2 * s.list_size),
         row_decay=zeros(2 * s.list_size),
         gradient=zeros(s.units),
@@ -193,5 +193,5 @@ def load_network(s: NetworkSettings, a: NetworkArrays, state: Mapping[str, Array
     before = np.asarray(state.get("active_before", active), dtype=np.int32)
     a.active_before[: before.size] = before
     a.clock[COUNT_BEFORE] = before.size
-    a.left[:] = -1
-    a.mark[:] = 0
+    a.latest[:] = NEVER
+    a.until[:] = NEVER

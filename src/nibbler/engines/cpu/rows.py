@@ -5,7 +5,7 @@ a row's decay has been applied; k steps without gradient are caught up in closed
 used: w -= alpha * m * nu * (1 - nu^k) / (1 - nu); m *= nu^k. Reading a row applies this on the fly without
 writing.
 
-Used by Nibbler's answers and by the value networks; box `co_opt` of the reference.
+Used by Nibbler's answers; by the value networks through `rows_twice`. Box `co_opt` of the reference.
 """
 
 import math
