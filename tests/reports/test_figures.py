@@ -66,7 +66,7 @@ def test_a_study_without_results_has_no_figures(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "name", ["curves", "scaling", "compute", "heterogeneous", "fixed-nibbler", "open-choices"]
+    "name", ["curves", "scaling", "compute", "heterogeneous", "fixed-nibbler", "open-choices", "way"]
 )
 def test_figures_of_runs_that_have_just_begun_can_be_drawn(name: str, tmp_path: Path) -> None:
     begun = results(Setting("nibbler", 2), Setting("nibbler", 4), bins=1, seeds=1)

@@ -116,6 +116,17 @@ def test_tables_give_intervals_ratios_and_gaps(text: str) -> None:
     assert row(beyond, "512")[1:] == ["not run"] * 6
 
 
+def test_doubling_ratios_along_the_way_are_given_for_what_was_run(text: str) -> None:
+    heading = "| boards | 5% | 10% | 20% | 30% | 50% | 70% |"
+    table = text[text.index(heading) :]
+    for doubling in ("2 to 4", "4 to 8"):  # their curves jump at 65 bins per board, from less than 10%
+        values = [float(cell.split()[0]) for cell in row(table, doubling)[2:]]
+        assert values == pytest.approx([2.0] * 5, abs=0.05)
+    assert row(table, "8 to 16")[1:] == ["not run"] * 6
+    # between -0.0571 and 0.05 on 2 boards, between -0.0696 and 0.05 on 8
+    assert "Reward 0 is 53% to 58% of it." in text
+
+
 def test_cost_counts_a_run_once_and_says_that_plain_jax_is_not_measured(text: str) -> None:
     cost = text[text.index("## Cost") :]
     curves, everything = row(cost, "curves, scaling"), row(cost, "all, each run once")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import numpy as np
@@ -518,3 +519,24 @@ def test_beyond_the_paper_a_doubling_must_not_cost_much_more_than_twice() -> Non
     assert status(sweep_checks.nibbler_goes_on_scaling, *paper, short) == "not enough data"
     long = measured("nibbler", 256, None, bins=300)
     assert status(sweep_checks.nibbler_goes_on_scaling, *paper, long) == "not confirmed"
+
+
+def rising(boards: int, bins_to_planner: int, bins: int, planned: int, seeds: int = 3) -> Measured:
+    """Runs whose reward rises evenly from the random policy's to the planner's."""
+    line = -0.07 + 0.13 * np.minimum((np.arange(bins) + 0.5) / bins_to_planner, 1.0)
+    curves = CurveSet(np.tile(line, (seeds, 1)), BIN)
+    return Measured(Setting("nibbler", boards), curves, Lines(-0.07, 0.06), planned_steps=planned * BIN)
+
+
+@pytest.mark.parametrize("slowness, verdict", [(2, "holds so far"), (3, "not confirmed")])
+def test_a_part_of_a_run_beyond_the_paper_is_judged_by_how_far_it_has_come(
+    slowness: int, verdict: str
+) -> None:
+    paper = [rising(n, n, 200, 200) for n in (32, 64, 128)]
+    part = rising(256, 128 * slowness, 100, 350, seeds=1)  # 39% or 26% of the way
+    found = judged(sweep_checks.nibbler_goes_on_scaling, *paper, part)
+    assert found.status == verdict
+    ratio, goal = re.findall(r"128 to 256: ([0-9.]+) .*to (\d+%) of the way", found.numbers)[0]
+    assert float(ratio) == pytest.approx(slowness, rel=0.05)  # steps are told to a bin
+    assert goal == {2: "30%", 3: "20%"}[slowness]
+    assert found.part == "Nibbler on 256 boards: not reached in 100M steps, too few to count"

@@ -155,6 +155,21 @@ def test_steps_to_threshold_meets_its_definition(values: list[float], threshold:
     assert start == (candidates[0] if candidates else math.inf)
 
 
+def test_steps_to_a_share_of_the_way_are_steps_to_the_reward_there() -> None:
+    line = curves(list(np.linspace(-1.0, 3.0, 401)), list(np.linspace(-1.0, 3.0, 401)))
+    assert metrics.timesteps_to_share(line, 0.5, -1.0, 3.0).value == 200 * BIN
+    assert metrics.timesteps_to_share(line, 0.25, 0.0, 2.0).value == 150 * BIN
+    assert not metrics.timesteps_to_share(line, 1.1, -1.0, 3.0).reached
+
+
+def test_a_run_under_way_is_averaged_over_a_hundredth_of_the_whole_for_steps_to_a_share() -> None:
+    rewards = np.where(np.arange(300) < 100, 0.0, 1.0)
+    rewards[200] = -3.0  # 7 bins around it are on average 3 / 7, 3 bins -1 / 3
+    part = CurveSet(rewards[None], BIN)
+    assert metrics.timesteps_to_share(part, 0.2, 0.0, 1.0, planned_steps=700 * BIN).value == 98 * BIN
+    assert metrics.timesteps_to_share(part, 0.2, 0.0, 1.0).value == 202 * BIN
+
+
 def test_doubling_ratio_divides_the_larger_by_the_smaller() -> None:
     small = metrics.timesteps_to_threshold(CurveSet(np.stack([ramp(10), ramp(12)]), BIN))
     large = metrics.timesteps_to_threshold(CurveSet(np.stack([ramp(22), ramp(24)]), BIN))

@@ -20,6 +20,7 @@ from nibbler.reports.sweep_figures import (
     q_sweep_panels,
     sweep_panels,
 )
+from nibbler.reports.way_figure import way_panels
 from nibbler.studies.results import StudyResults
 
 Draw = Callable[[Figure, StudyResults, int], None]
@@ -96,6 +97,16 @@ FIGURES: dict[str, FigureKind] = {
         lambda results: 3,
         panel=(3.3, 3.0),
         needs=_several_sizes,
+    ),
+    "way": FigureKind(
+        "Growth along the way",
+        "Nibbler alone. Left: its reward between the random policy (0%) and the planner (100%). Right: how "
+        "many times the steps a doubling costs until the reward, averaged over a hundredth of the run, stays "
+        f"above each share of that way; 2 is linear growth. {_BAND}",
+        way_panels,
+        lambda results: 2,
+        widest=2,
+        needs=lambda results: len(results.only(agent="nibbler").boards) > 1,
     ),
     "q-sweep": FigureKind(
         "Q-learning over its settings",

@@ -23,8 +23,10 @@ from nibbler.reports.results_tables import (
     smaller_table,
     steps_table,
     structure_table,
+    way_table,
 )
 from nibbler.reports.tables import not_run_lines
+from nibbler.studies.metrics import Estimate, share_of_planner
 
 _FIGURES = {  # the first figures of each study, as far as they can be drawn from what there is
     "curves": ("curves",),
@@ -37,7 +39,7 @@ _FIGURES = {  # the first figures of each study, as far as they can be drawn fro
     "inputs": ("inputs",),
     "open-choices": ("open-choices",),
     "step-size": ("scaling",),
-    "beyond": ("scaling",),
+    "beyond": ("scaling", "way"),
 }
 
 
@@ -89,6 +91,12 @@ def _paragraphs(findings: Findings, folder: str) -> Iterator[str]:
     yield "## Doubling ratio\n"
     yield "Steps to 0 on twice the boards over the steps on these; 2 is linear growth.\n"
     yield markdown_table(doubling_table(*families))
+    yield "## Doubling ratio along the way\n"
+    yield (
+        "Nibbler's doubling ratio of the steps until its reward, averaged over a hundredth of the run, stays "
+        f"above a share of the way from the random policy to the planner.{_where_zero_is(findings)}\n"
+    )
+    yield markdown_table(way_table(findings["beyond"].results))
     yield "## Exponent of steps against boards\n"
     yield markdown_table(exponent_table(*families))
     yield "## Finding the structure\n"
@@ -120,6 +128,15 @@ def _paragraphs(findings: Findings, folder: str) -> Iterator[str]:
     yield "## Not run, or not finished\n"
     yield markdown_table(progress_table(findings))
     yield from _gaps(findings)
+
+
+def _where_zero_is(findings: Findings) -> str:
+    shares = [
+        share_of_planner(Estimate(0.0), m.lines.random, m.lines.planner).value
+        for m in findings["beyond"].results.only(agent="nibbler")
+        if m.lines.random is not None and m.lines.planner is not None
+    ]
+    return f" Reward 0 is {min(shares):.0%} to {max(shares):.0%} of it." if shares else ""
 
 
 def _plain_jax(findings: Findings) -> str:

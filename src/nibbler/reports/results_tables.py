@@ -10,8 +10,8 @@ from nibbler.reports.discovery import Discovery
 from nibbler.reports.findings import Findings, StudyFindings
 from nibbler.reports.tables import NOTHING, TextTable, format_duration, growth_table, law_cells, of_planned
 from nibbler.studies.cost import PlainJax, RunCost
-from nibbler.studies.metrics import final_reward, format_estimate, format_quantity
-from nibbler.studies.results import Measured, StudyResults, agent_label, legend_order
+from nibbler.studies.metrics import doubling_ratios, final_reward, format_estimate, format_quantity
+from nibbler.studies.results import SHARES, Measured, StudyResults, agent_label, legend_order
 
 NOT_RUN = "not run"
 NOT_TOLD = "unfinished, so not told"  # where a run is done
@@ -101,6 +101,17 @@ def doubling_table(*families: Family) -> TextTable:
         ]
         rows.append([label, *cells])
     return TextTable(["", *(f"{n} to {2 * n}" for n in boards)], rows)
+
+
+def way_table(results: StudyResults) -> TextTable:
+    """Nibbler's doubling ratio of the steps to each share of the way from random to planner."""
+    boards = _planned_boards(results)
+    by_share = [doubling_ratios(results.to_share("nibbler", share)) for share in SHARES]
+    rows = []
+    for n in (n for n in boards if 2 * n in boards):
+        cells = [format_estimate(ratios[n], 2) if n in ratios else NOT_RUN for ratios in by_share]
+        rows.append([f"{n} to {2 * n}", *cells])
+    return TextTable(["boards", *(f"{share:.0%}" for share in SHARES)], rows)
 
 
 def exponent_table(*families: Family) -> TextTable:

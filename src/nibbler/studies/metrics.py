@@ -29,6 +29,7 @@ RESAMPLES = 2000  # bootstrap replicas; a 95% interval then rests on 50 replicas
 CONFIDENCE = 0.95
 LARGEST_BLOCK = 4_000_000  # numbers in memory at once: 32 MB
 FINAL_SHARE = 0.1  # "final reward" is the mean over the last tenth of the run
+SMOOTHED_SHARE = 0.01  # steps to a share of the way: the curve is averaged over a hundredth of the run
 
 
 @dataclass(frozen=True)
@@ -197,6 +198,19 @@ def timesteps_to_threshold(
     )
     low, high = interval(replicas)
     return Estimate(value, low, high, bound, replicas)
+
+
+def timesteps_to_share(
+    curves: CurveSet, share: float, random_line: float, planner_line: float, planned_steps: int | None = None
+) -> Estimate:
+    """TimestepsToThreshold at a share of the way from the random policy (0) to the planner (1).
+
+    Small shares are small rewards beside the noise of a bin, so the curve is averaged over a hundredth of the
+    run: the same window for a run that is under way as for the whole one, if `planned_steps` are given.
+    """
+    bins = (planned_steps or curves.steps) / curves.bin_size
+    window = 2 * int(SMOOTHED_SHARE * bins / 2) + 1
+    return timesteps_to_threshold(curves, random_line + share * (planner_line - random_line), window)
 
 
 def timestep_doubling_ratio(smaller: Estimate, larger: Estimate) -> Estimate:

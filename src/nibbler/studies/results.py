@@ -29,6 +29,7 @@ AGENT_LABELS = {
 
 
 LARGE_PROBLEM = 16  # boards from which on a problem is large: all agents learn below
+SHARES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7)  # of the way from random to planner, at which growth is looked at
 
 
 def agent_label(agent: str) -> str:
@@ -207,6 +208,16 @@ class StudyResults:
             for setting, estimate in sorted(self._to_threshold.items(), key=lambda item: item[0].boards)
             if setting.agent == agent and setting.varied == wanted
         }
+
+    def to_share(self, agent: str, share: float) -> dict[int, Estimate]:
+        """Steps until the reward stays at or above a share of the way from random to planner, by boards."""
+        found = {}
+        for m in sorted(self.only(agent), key=lambda m: m.setting.boards):
+            if not m.setting.varied and m.lines.random is not None and m.lines.planner is not None:
+                found[m.setting.boards] = metrics.timesteps_to_share(
+                    m.curves, share, m.lines.random, m.lines.planner, m.planned_steps
+                )
+        return found
 
     def doubling_ratios(self, agent: str, **varied: Any) -> dict[int, Estimate]:
         """TimestepDoublingRatio by the smaller number of boards."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nibbler.studies.checks import nibbler_is_nearly_linear
+from nibbler.studies.checks import ROUGHLY_TWICE, nibbler_is_nearly_linear
 from nibbler.studies.evidence import Evidence, NotEnoughDataError, reward_text, share, share_text, side
-from nibbler.studies.metrics import Estimate, final_reward, format_estimate
-from nibbler.studies.results import Measured, agent_label
+from nibbler.studies.metrics import Estimate, doubling_ratios, final_reward, format_estimate
+from nibbler.studies.results import SHARES, Measured, agent_label
 
 SAME_SLOPE = 0.1  # exponents whose intervals are no further apart are not measurably different
 
@@ -259,13 +259,27 @@ def step_size_makes_doublings_dear(e: Evidence, constant: str = "constant step s
 
 
 def nibbler_goes_on_scaling(e: Evidence) -> tuple[bool, str]:
-    found = {n: m for n, m in e.usable("nibbler").items() if n >= 32}
+    found = {n: m for n, m in e.usable("nibbler", whole=False, seeds=1).items() if n >= 32}
     outcome = e.decided(found)
-    if max(outcome, default=0) <= 128:
-        raise NotEnoughDataError("nothing beyond 128 boards has been run to the end with two seeds")
-    steps = e.steps_text(found[n] for n in outcome)
-    ratios = e.results.doubling_ratios("nibbler")
-    further = {n: ratios[n] for n in outcome if n >= 128 and outcome.get(2 * n) and n in ratios}
-    text = ", ".join(f"{n} to {2 * n}: {format_estimate(r, 2)}" for n, r in further.items())
-    holds = all(outcome.values()) and all(r.value <= 2.5 for r in further.values())
-    return holds, f"steps to reward 0 by boards: {steps}" + (f"; doubling ratios {text}" if text else "")
+    cheap, texts = [], []
+    for n in (n for n in found if n >= 128 and 2 * n in found):
+        if outcome.get(2 * n) is False:
+            cheap.append(False)
+            texts.append(f"{2 * n} boards: not reached ({format_estimate(e.steps(found[2 * n]))} steps)")
+        elif (furthest := _furthest_ratio(e, n)) is not None:
+            ratio, goal = furthest
+            cheap.append(ratio.value <= ROUGHLY_TWICE[1])
+            texts.append(f"{n} to {2 * n}: {format_estimate(ratio, 2)} to {goal}")
+    if not cheap:
+        raise NotEnoughDataError("nothing beyond 128 boards has come as far as the problem of half its size")
+    return all(cheap), f"ratios of the steps, {'; '.join(texts)}"
+
+
+def _furthest_ratio(e: Evidence, boards: int) -> tuple[Estimate, str] | None:
+    """The doubling ratio to reward 0, or else to the furthest share of the way that both sizes have come."""
+    ratios = {f"reward {e.results.threshold:g}": e.results.doubling_ratios("nibbler")}
+    for share_of_way in reversed(SHARES):
+        goal = f"{share_of_way:.0%} of the way from random to planner"
+        ratios[goal] = doubling_ratios(e.results.to_share("nibbler", share_of_way))
+    there = ((r[boards], goal) for goal, r in ratios.items() if boards in r and r[boards].reached)
+    return next(there, None)
