@@ -153,6 +153,15 @@ def test_selections_that_do_not_fit_the_features_give_no_map(
     assert "Discovery map" not in Reader(write_report(folder).read_text()).text
 
 
+def test_a_run_that_studies_share_has_one_map_on_the_page(
+    results_folder: MakeFolder, make_study: MakeStudy
+) -> None:
+    folder = results_folder(make_study("curves", (2, 4)), make_study("beyond", (2, 4, 8)))
+    write_report(folder)
+    maps = {path.stem for path in (folder / "figures").glob("*discovery*.png")}
+    assert maps == {"curves-test-discovery-2", "curves-test-discovery-4", "beyond-test-discovery-8"}
+
+
 def test_text_is_escaped_and_markup_is_not() -> None:
     assert element("p", "<a & b>", title='"quoted"') == '<p title="&quot;quoted&quot;">&lt;a &amp; b&gt;</p>'
     assert element("p", Markup("<b>x</b>"), None, ["y", "<"]) == "<p><b>x</b>y&lt;</p>"

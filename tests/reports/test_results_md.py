@@ -165,6 +165,23 @@ def test_when_the_structure_is_found_is_read_from_snapshots(text: str) -> None:
     assert not any(line.startswith("| 2 |") for line in table.splitlines())  # no snapshots of it
 
 
+def test_the_structure_of_a_run_beyond_the_paper_is_told_before_it_ends(
+    tmp_path: Path, leave_snapshots: Callable[..., None]
+) -> None:
+    folder = tmp_path / "results" / "paper"
+    runs = [spec for spec in STUDIES["beyond"].study("paper").runs if agent_name(spec) == "nibbler"]
+    begun = next(spec for spec in runs if spec.environment["num_boards"] == 256)
+    leave(folder, "beyond", lambda spec: 0.1 if spec == begun else 0)
+    leave_snapshots(ResultsFolder(folder), begun)
+    found = read_findings(folder)
+    text = results_text(found, tmp_path)
+    table = text[text.index("## Finding the structure") :]
+    assert row(table, "256")[1:] == ["156M to 194M"] * 3 + [
+        "> 35.0M"
+    ]  # its moments are for all its 350M steps
+    assert "discovery" not in readme_blocks(found, tmp_path)["figures"]  # the study of curves has no such map
+
+
 def test_a_remark_on_no_claim_is_refused(findings: Findings, tmp_path: Path) -> None:
     (tmp_path / "remarks.toml").write_text('lineargrowth = "typo"\n')
     with pytest.raises(ValueError, match="there is no claim 'lineargrowth'"):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nibbler.studies.reading import agent_name
-from nibbler.studies.spec import Study
+from nibbler.studies.spec import RunSpec, Study
 from nibbler.studies.store import ResultsFolder, RunFolder
 
 LARGEST = 4096  # boards that are counted
@@ -119,14 +119,14 @@ def read_discovery(run: RunFolder) -> Discovery | None:
     return count_selections(snapshots.steps, cumulants, inputs, boards.astype(np.int64))
 
 
-def read_discoveries(results: ResultsFolder, study: Study) -> dict[int, tuple[str, Discovery]]:
-    """By number of boards, the first Nibbler of a study that has snapshots: its label and what it found."""
-    found: dict[int, tuple[str, Discovery]] = {}
+def read_discoveries(results: ResultsFolder, study: Study) -> dict[int, tuple[RunSpec, Discovery]]:
+    """By number of boards, the first Nibbler of a study that has snapshots: its spec and what it found."""
+    found: dict[int, tuple[RunSpec, Discovery]] = {}
     for spec in study.runs:
         boards = spec.environment.get("num_boards")
         if agent_name(spec) != "nibbler" or not isinstance(boards, int) or boards in found:
             continue
         discovery = read_discovery(results.run(spec))
         if discovery is not None and discovery.num_boards > 1:
-            found[boards] = spec.label, discovery
+            found[boards] = spec, discovery
     return found

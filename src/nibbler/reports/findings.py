@@ -80,8 +80,8 @@ class Findings:
 
     @cached_property
     def discoveries(self) -> dict[int, Discovery]:
-        """What Nibbler found of the structure in the study of curves, by boards, of one run each."""
-        found = read_discoveries(ResultsFolder(self.folder), self["curves"].study)
+        """What Nibbler found of the structure on every size that was planned, of one run each."""
+        found = read_discoveries(ResultsFolder(self.folder), self["beyond"].study)
         return {boards: discovery for boards, (_, discovery) in found.items()}
 
     @property
@@ -91,7 +91,8 @@ class Findings:
 
     def map_for_readers(self) -> int | None:
         """The size whose discovery map is shown first: the largest that can be read, if there is one."""
-        maps = self.discoveries
+        curves = self["curves"].results  # whose maps they are
+        maps = [n for n in self.discoveries if curves.get("nibbler", n) is not None]
         return max((n for n in maps if n <= LARGEST_READABLE_MAP), default=max(maps, default=None))
 
 

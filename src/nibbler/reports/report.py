@@ -62,7 +62,8 @@ def write_report(
     found.sort(key=lambda s: (order.index(s.name) if s.name in order else len(order), s.name, s.size))
     make_folder(root / FIGURE_FOLDER)
     remarks = read_remarks(root / REMARKS)
-    sections = [_section(results, study, root / FIGURE_FOLDER, remarks) for study in found]
+    mapped: set[str] = set()
+    sections = [_section(results, study, root / FIGURE_FOLDER, remarks, mapped) for study in found]
     title = "Nibbler: " + (found[0].name if len(found) == 1 else "results")
     write_page(root / PAGE, render_page(title, sections, nibbler.__version__, linked))
     return root / PAGE
@@ -84,14 +85,16 @@ def write_findings(folder: str | Path, markdown: Path | None = None, readme: Pat
         write_bytes(readme, text.encode())
 
 
-def _section(results: ResultsFolder, study: Study, figures: Path, remarks: Mapping[str, str]) -> StudySection:
+def _section(
+    results: ResultsFolder, study: Study, figures: Path, remarks: Mapping[str, str], mapped: set[str]
+) -> StudySection:
     read = read_study(results.path, study)
     known = STUDIES.get(study.name)
     return StudySection(
         study,
         read,
         verdicts(read),
-        _pictures(results, study, read, figures),
+        _pictures(results, study, read, figures, mapped),
         [_note(results, spec) for spec in study.runs],
         source=known.source[0].upper() + known.source[1:] + "." if known else "",
         grid=_grid(known) if known else "",
@@ -103,7 +106,9 @@ def _grid(entry: PaperStudy) -> str:
     return entry.grid + (f" Not run: {entry.left_out}." if entry.left_out else "")
 
 
-def _pictures(results: ResultsFolder, study: Study, read: StudyResults, folder: Path) -> list[Picture]:
+def _pictures(
+    results: ResultsFolder, study: Study, read: StudyResults, folder: Path, mapped: set[str]
+) -> list[Picture]:
     names = study.reading.get("figures")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         names = list(DEFAULT_FIGURES)
@@ -111,7 +116,7 @@ def _pictures(results: ResultsFolder, study: Study, read: StudyResults, folder: 
     for name in names:
         file_name = f"{study.name}-{study.size}-{name}"
         if name == "discovery":
-            pictures += _discovery_pictures(results, study, folder)
+            pictures += _discovery_pictures(results, study, folder, mapped)
         elif name in FIGURES:
             picture = draw_figure(name, read, folder, file_name)
             if picture is not None:
@@ -119,15 +124,17 @@ def _pictures(results: ResultsFolder, study: Study, read: StudyResults, folder: 
     return pictures
 
 
-def _discovery_pictures(results: ResultsFolder, study: Study, folder: Path) -> list[Picture]:
-    """One map per problem size."""
-    found = sorted(read_discoveries(results, study).items())
-    return [
-        draw_discovery(
-            discovery, label, folder, f"{study.name}-{study.size}-discovery-{boards}", explain=number == 0
-        )
-        for number, (boards, (label, discovery)) in enumerate(found)
-    ]
+def _discovery_pictures(
+    results: ResultsFolder, study: Study, folder: Path, mapped: set[str]
+) -> list[Picture]:
+    """One map per problem size, of runs that have none on the page yet: studies share runs."""
+    pictures: list[Picture] = []
+    for boards, (spec, discovery) in sorted(read_discoveries(results, study).items()):
+        if spec.id not in mapped:
+            name = f"{study.name}-{study.size}-discovery-{boards}"
+            pictures.append(draw_discovery(discovery, spec.label, folder, name, explain=not pictures))
+            mapped.add(spec.id)
+    return pictures
 
 
 def _note(results: ResultsFolder, spec: RunSpec) -> RunNote:

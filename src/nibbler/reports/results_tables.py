@@ -131,7 +131,7 @@ def exponent_table(*families: Family) -> TextTable:
 def structure_table(findings: Findings) -> TextTable:
     """When Nibbler has found a problem's structure, by number of boards, against when its reward is good."""
     rows = []
-    results = findings["curves"].results
+    results = findings["beyond"].results
     steps = results.to_threshold("nibbler")
     for boards, found in sorted(findings.discoveries.items()):
         moments = (found.each_asked(), found.each_seen(), found.all_seen())

@@ -388,7 +388,7 @@ STUDIES: dict[str, PaperStudy] = {
             "Nibbler on 2 to 128 boards (the runs of the study curves), and with 2 seeds on 256 (350M steps) "
             "and 512 boards (950M).",
             beyond,
-            ("scaling", "curves", "compute", "way"),
+            ("scaling", "curves", "compute", "way", "discovery"),
             sizes=("smoke", "paper"),
         ),
     )
