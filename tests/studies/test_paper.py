@@ -9,7 +9,8 @@ import pytest
 from nibbler.agents.config import NibblerConfig
 from nibbler.agents.registry import default_config
 from nibbler.studies.claims import CLAIMS
-from nibbler.studies.paper import DEPARTURES, LITERAL, STUDIES, paper_study
+from nibbler.studies.paper import STUDIES, paper_study
+from nibbler.studies.paper_grids import DEPARTURES, LITERAL
 from nibbler.studies.paper_runs import PAPER_STEPS, RAINBOW_STEPS, nibbler_agent, nibbler_on_32, q_agent
 from nibbler.studies.reading import agent_name, agent_value, setting_of
 from nibbler.studies.spec import RunSpec
