@@ -42,6 +42,11 @@ def settings_for(name: str) -> StudyResults:
         return results(
             *(Setting(a, n, (("hidden_units", d),)) for a in agents for n in sizes for d in (16, 64))
         )
+    if name == "swap-threshold":
+        grid = [(2, 0.0), (2, 0.1), (4, 0.0), (4, 0.03), (4, 0.1), (8, 0.0)]
+        return results(
+            *(Setting("nibbler", 4, (("cumulant_threshold", t), ("num_questions", h))) for h, t in grid)
+        )
     if name in ("questions", "inputs"):
         varied = {"questions": "num_questions", "inputs": "inputs_per_question"}[name]
         return results(*(Setting("nibbler", 4, ((varied, value),)) for value in (8, 16, 56)))

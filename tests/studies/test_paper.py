@@ -54,11 +54,19 @@ def test_scaling_reads_the_runs_of_curves() -> None:
         assert STUDIES["scaling"].study(size).runs == STUDIES["curves"].study(size).runs
 
 
-@pytest.mark.parametrize("name", ["hidden-units", "questions", "inputs", "fixed-nibbler"])
+@pytest.mark.parametrize("name", ["hidden-units", "questions", "swap-threshold", "inputs", "fixed-nibbler"])
 def test_sweeps_share_the_default_setting_with_curves(name: str) -> None:
     for size in ("laptop", "paper"):
         shared = set(STUDIES[name].study(size).runs) & set(STUDIES["curves"].study(size).runs)
         assert any(agent_name(run) == "nibbler" for run in shared)
+
+
+def test_without_a_threshold_the_threshold_study_is_the_study_of_questions() -> None:
+    for size in ("smoke", "laptop", "paper"):
+        study, other = (STUDIES[name].study(size) for name in ("swap-threshold", "questions"))
+        without = {run for run in study.runs if agent_value(run, "cumulant_threshold") in (0.0, None)}
+        assert without < set(study.runs)
+        assert without <= set(other.runs)
 
 
 def test_smoke_is_small_enough_for_tests() -> None:
@@ -153,6 +161,7 @@ def test_the_runs_of_a_study_keep_their_ids() -> None:
         "heterogeneous": "9b8aabd1",
         "fixed-nibbler": "8753f0c9",
         "questions": "9923b9ef",
+        "swap-threshold": "4cb39f9b",
         "inputs": "0c1a3b42",
         "open-choices": "555bc1a9",
         "step-size": "bef8ed15",

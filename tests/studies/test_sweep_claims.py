@@ -109,6 +109,20 @@ def test_too_few_questions_collapse() -> None:
     assert status(sweep_checks.too_few_questions_collapse, *parts(20)) == "not confirmed"
 
 
+def test_a_threshold_must_help_with_every_number_of_questions_that_is_too_few() -> None:
+    def part(h: int, tau: float, final: float) -> Measured:
+        return measured("nibbler", 4, 10, final, num_questions=h, cumulant_threshold=tau)
+
+    check = sweep_checks.a_threshold_prevents_the_collapse
+    parts = [part(2, 0.0, -0.05), part(2, 0.1, -0.01), part(4, 0.0, -0.05), part(4, 0.1, 0.04)]
+    found = judged(check, *parts, part(4, 0.3, -0.06), part(8, 0.0, 0.05), part(8, 0.1, 0.02))
+    assert found.status == "confirmed"
+    assert "; 4: -0.050 (-0.050 to -0.049) without, 0.041 (0.040 to 0.041) with 0.1, -0.059" in found.numbers
+    assert "8:" not in found.numbers  # two per board are enough
+    assert status(check, *parts[:2], part(4, 0.0, 0.03), part(4, 0.1, 0.03)) == "not confirmed"
+    assert status(check, *parts[::2]) == "not enough data"
+
+
 def test_inputs_per_question() -> None:
     def parts(few: float | None, many: int) -> list[Measured]:
         crossing = {20: few, 56: 10, 82: many}

@@ -19,6 +19,7 @@ from nibbler.reports.sweep_figures import (
     hidden_unit_panels,
     q_sweep_panels,
     sweep_panels,
+    threshold_panels,
 )
 from nibbler.reports.way_figure import way_panels
 from nibbler.studies.results import StudyResults
@@ -149,6 +150,16 @@ FIGURES: dict[str, FigureKind] = {
         panel=(4.0, 3.6),
         widest=2,
         needs=_varies("num_questions"),
+    ),
+    "swap-threshold": FigureKind(
+        "A threshold for swaps",
+        "Left: curves by threshold, with too few questions. Right: final reward by number of questions. "
+        f"{_BAND}",
+        threshold_panels,
+        lambda results: 2,
+        panel=(4.0, 3.6),
+        widest=2,
+        needs=_varies("cumulant_threshold"),
     ),
     "inputs": FigureKind(
         "Inputs per question",

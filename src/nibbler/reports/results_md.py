@@ -36,6 +36,7 @@ _FIGURES = {  # the first figures of each study, as far as they can be drawn fro
     "heterogeneous": ("heterogeneous",),
     "fixed-nibbler": ("fixed-nibbler",),
     "questions": ("questions",),
+    "swap-threshold": ("swap-threshold",),
     "inputs": ("inputs",),
     "open-choices": ("open-choices",),
     "step-size": ("scaling",),

@@ -21,7 +21,7 @@ from nibbler.reports.figures import (
     threshold_panel,
 )
 from nibbler.reports.style import FAINT, INK, boards_axis, colour, log_steps_axis, marker, shades, steps_axis
-from nibbler.studies.metrics import Estimate
+from nibbler.studies.metrics import Estimate, final_reward
 from nibbler.studies.results import Lines, StudyResults, agent_label
 
 MOMENTUM_MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -113,6 +113,38 @@ def sweep_panels(
     last.set_ylabel("final reward per step")
     last.set_title("Mean of the last tenth")
     shared_legend(figure, panels, widest)
+
+
+def threshold_panels(figure: Figure, results: StudyResults, widest: int = 2) -> None:
+    """Curves by threshold for the number of questions with most of them, and final reward by questions."""
+    taus = results.values("cumulant_threshold")
+    tones = dict(zip(taus, shades(len(taus)), strict=True))
+    by_questions = {h: results.only(num_questions=h) for h in results.values("num_questions")}
+    shown = max(by_questions, key=lambda h: len(by_questions[h].values("cumulant_threshold")))
+    left, right = panel_grid(figure, 2, widest)
+    boards = results.boards[0]
+    for m in by_questions[shown]:
+        tau = m.setting.value("cumulant_threshold")
+        draw_curve(left, m.curves, tones[tau], f"threshold {show_value(tau)}")
+    steps_axis(left.xaxis)
+    left.set_xlabel("steps")
+    left.set_ylabel("reward per step")
+    left.set_title(f"{boards} boards, {shown} questions")
+    for tau in taus:
+        points = [
+            (float(m.setting.value("num_questions")), final_reward(m.curves))
+            for m in results.only(cumulant_threshold=tau)
+        ]
+        final_points(right, points, tones[tau], marker="o", label=f"threshold {show_value(tau)}")
+    for axes in (left, right):
+        draw_lines(axes, results.lines(boards), results.threshold)
+    right.set_xscale("log", base=2)
+    right.set_xticks(list(by_questions), [show_value(h) for h in by_questions])
+    right.minorticks_off()
+    right.set_xlabel("questions")
+    right.set_ylabel("final reward per step")
+    right.set_title("Mean of the last tenth")
+    shared_legend(figure, [left, right], widest)
 
 
 def fixed_agent_panels(figure: Figure, results: StudyResults, widest: int = 2) -> None:

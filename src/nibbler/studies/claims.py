@@ -242,6 +242,14 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             sweep_checks.too_few_questions_collapse,
         ),
     ),
+    "swap-threshold": (
+        Claim(
+            "threshold-softens",
+            "With a threshold for swaps above zero, too few questions do not make performance collapse.",
+            "ours; suggested in B.1 and B.2",
+            sweep_checks.a_threshold_prevents_the_collapse,
+        ),
+    ),
     "inputs": (
         Claim(
             "inputs-few",

@@ -62,9 +62,9 @@ class Evidence:
         part = self.results.only(agent, **varied)
         return sorted({m.setting.boards for m in part} | {p.setting.boards for p in part.planned})
 
-    def values(self, name: str, agent: str | None = None) -> list[Any]:
+    def values(self, name: str, agent: str | None = None, **varied: Any) -> list[Any]:
         """Values of something varied that were planned or run, rising."""
-        part = self.results.only(agent)
+        part = self.results.only(agent, **varied)
         settings = [m.setting for m in part] + [p.setting for p in part.planned]
         tried = {value for setting in settings for key, value in setting.varied if key == name}
         return sorted(tried, key=orderable)

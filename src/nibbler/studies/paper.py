@@ -4,8 +4,9 @@ Sizes: `smoke` (seconds; shows that it works and nothing else), `laptop` (minute
 `paper` (the paper's own scale, for a GPU or a cluster). Studies share runs: the same spec is the same folder,
 so `scaling` reads the runs of `curves`, and a default that a sweep passes through is not run again.
 
-`open-choices`, `step-size` and `beyond` are ours: what each reading of the text does, why a doubling costs
-more than twice the steps, and one step further than the paper went.
+`swap-threshold`, `open-choices`, `step-size` and `beyond` are ours: what a threshold does that the appendix
+suggests, what each reading of the text does, why a doubling costs more than twice the steps, and one step
+further than the paper went.
 """
 
 from __future__ import annotations
@@ -139,6 +140,17 @@ STUDIES: dict[str, PaperStudy] = {
             grids.questions,
             ("questions",),
             varied=("num_questions",),
+        ),
+        PaperStudy(
+            "swap-threshold",
+            "Does a threshold for swaps keep a Nibbler with too few questions from collapsing?",
+            "ours; appendix B suggests it twice, where too few questions make performance collapse",
+            "One problem with too few questions and with enough, tau_I 0 as in Table 1 (the runs of the "
+            "study questions) and 0.1; with one question per board 0.03 and 0.3 too. 16 boards with 4 to 32 "
+            "questions; laptop: 4 boards with 2 to 8. The value 0.1 was found on 4 boards.",
+            grids.swap_threshold,
+            ("swap-threshold",),
+            varied=("num_questions", "cumulant_threshold"),
         ),
         PaperStudy(
             "inputs",

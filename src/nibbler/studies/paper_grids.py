@@ -27,6 +27,8 @@ from nibbler.studies.spec import RunSpec
 
 FAST_KAPPA = 0.005 * math.sqrt(2.0)  # Nibbler+
 CONSTANT_STEP_SIZE = NibblerConfig.for_boards(8).main_alpha  # Table 1's on 8 boards, for larger problems
+SWAP_THRESHOLD = 0.1  # tau_I; 0 in Table 1
+SWAP_THRESHOLDS = (0.0, 0.03, SWAP_THRESHOLD, 0.3)
 Q_UNITS = (32, 64, 128, 256, 512, 1024)  # of Q-learning, in all
 
 # What the paper leaves open: the other reading, one departure from the default at a time.
@@ -160,6 +162,22 @@ def questions(size: str) -> list[RunSpec]:
     specs = planner_runs(size, (boards,))
     for h in grid:
         specs += runs(size, boards, nibbler_agent(boards, num_questions=h), seeds)
+    return specs
+
+
+def swap_threshold(size: str) -> list[RunSpec]:
+    """Too few questions and enough, with and without a threshold for swaps; and other thresholds."""
+    boards, grid = {
+        "smoke": (2, (2, 4)),
+        "laptop": (4, (2, 4, 6, 8)),
+        "paper": (16, (4, 8, 16, 24, 32)),
+    }[size]
+    seeds = 2 if size == "smoke" else 3
+    specs = planner_runs(size, (boards,))
+    for h in grid:
+        for tau in SWAP_THRESHOLDS if h == boards else (0.0, SWAP_THRESHOLD):
+            agent = nibbler_agent(boards, num_questions=h, cumulant_threshold=tau)
+            specs += runs(size, boards, agent, seeds)
     return specs
 
 

@@ -50,6 +50,7 @@ def nibbler_agent(boards: int, **settings: Any) -> dict[str, Any]:
         "num_questions": 2 * boards,
         "inputs_per_question": min(82, BITS_PER_BOARD * boards),
         "hidden_units": 256,
+        "cumulant_threshold": 0.0,
     }
     return {"name": "nibbler", **{k: v for k, v in settings.items() if defaults.get(k) != v}}
 

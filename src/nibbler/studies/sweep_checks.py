@@ -215,7 +215,28 @@ def extra_inputs_only_slow_down(e: Evidence) -> tuple[bool, str]:
     return similar and most.value >= quickest.value, text
 
 
-# Ours: the readings, the step size, and larger problems
+# Ours: the threshold for swaps, the readings, the step size, and larger problems
+
+
+def a_threshold_prevents_the_collapse(e: Evidence) -> tuple[bool, str]:
+    boards = e.results.boards[0] if e.results.boards else 0
+    better, texts = [], []
+    for h in (h for h in e.values("num_questions") if h < 2 * boards):
+        found = {
+            tau: m
+            for tau in e.values("cumulant_threshold", num_questions=h)
+            if (m := e.offered("nibbler", boards, num_questions=h, cumulant_threshold=tau)) is not None
+        }
+        without = found.pop(0.0, None)
+        if without is None or not found:
+            continue
+        with_it = ", ".join(f"{reward_text(m)} with {tau:g}" for tau, m in found.items())
+        texts.append(f"{h}: {reward_text(without)} without, {with_it}")
+        best = max((final_reward(m.curves) for m in found.values()), key=lambda reward: reward.value)
+        better.append(best.low > final_reward(without.curves).high)
+    if not texts:
+        raise NotEnoughDataError("needs fewer than two questions per board, with a threshold and without")
+    return all(better), f"final reward by questions on {boards} boards: {'; '.join(texts)}"
 
 
 def literal_reading_learns(e: Evidence, literal: str = "all as written") -> tuple[bool, str]:
