@@ -157,6 +157,33 @@ def test_plain_jax_is_read_from_beside_the_results(findings: Findings) -> None:
     assert row(read[read.index("## Cost") :], "curves, scaling")[-1] == "22.5 h"  # 3 x 27M steps
 
 
+def test_what_a_step_costs_on_a_gpu_is_read_from_beside_the_results(findings: Findings, text: str) -> None:
+    def section(of: str) -> str:
+        return of[of.index("## One step beyond the paper") : of.index("## Figures")]
+
+    assert len(row(section(text), "512")) == 7
+    rows = [
+        {"agent": agent, "boards": 512, "runs": runs, "phase": phase, "microseconds_per_step": us}
+        for agent, runs, phase, us in (
+            ("nibbler", 1, "early", 128.04),
+            ("nibbler", 1, "settled", 60.0),
+            ("nibbler", 8, "settled", 99.0),
+            ("q-learning", 1, "settled", 1.0),
+        )
+    ]
+    bench = findings.folder.parent / "bench"
+    bench.mkdir(exist_ok=True)
+    (bench / "cuda.json").write_text(json.dumps({"device": "H200", "rows": rows}))
+    try:
+        read = section(results_text(read_findings(findings.folder), findings.folder.parents[1]))
+    finally:
+        (bench / "cuda.json").unlink()
+    assert row(read, "512")[-2:] == ["128.0", "60.0"]
+    assert row(read, "256")[-2:] == ["-", "-"]
+    assert "one run alone on H200" in read
+    assert "At the settled speed a planned run takes 15.8 h on 512 boards." in read  # 950M steps
+
+
 def test_when_the_structure_is_found_is_read_from_snapshots(text: str) -> None:
     # The snapshots left are of ten moments evenly over 8M and 16M steps; from the sixth on all is found.
     table = text[text.index("## Finding the structure") : text.index("## What each reading does")]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nibbler.reports.discovery import Discovery, read_discoveries
 from nibbler.studies.claims import CLAIMS, Verdict, one_for_each_claim, verdicts
-from nibbler.studies.cost import PlainJax, RunCost, folder_results, run_costs
+from nibbler.studies.cost import GpuStep, PlainJax, RunCost, folder_results, run_costs
 from nibbler.studies.lines import RandomLines
 from nibbler.studies.paper import STUDIES, PaperStudy
 from nibbler.studies.reading import summarise
@@ -24,6 +24,7 @@ from nibbler.studies.store import ResultsFolder
 REMARKS = "remarks.toml"
 PAPER_SIZE = "paper"  # the size of the runs that findings and remarks are about
 PLAIN_JAX = Path("bench") / "plain-jax.json"  # beside the results folder
+GPU_STEP = Path("bench") / "cuda.json"
 LARGEST_READABLE_MAP = 32  # boards; a map of more is too fine for a README
 
 
@@ -53,6 +54,7 @@ class Findings:
     parts: tuple[StudyFindings, ...]
     remarks: Mapping[str, str]  # by claim
     plain_jax: PlainJax | None
+    gpu_step: GpuStep | None
     smaller: tuple[StudyFindings, ...] = ()  # the same studies at laptop size
 
     def __getitem__(self, name: str) -> StudyFindings:
@@ -117,9 +119,14 @@ def read_findings(folder: str | Path) -> Findings:
             found.append(StudyFindings(entry, study, results, own))
         return tuple(found)
 
-    plain_jax = PlainJax.read(root.parent / PLAIN_JAX)
-    remarks = read_remarks(root / REMARKS)
-    findings = Findings(root, parts(PAPER_SIZE), remarks, plain_jax, smaller=parts("laptop"))
+    findings = Findings(
+        root,
+        parts(PAPER_SIZE),
+        read_remarks(root / REMARKS),
+        PlainJax.read(root.parent / PLAIN_JAX),
+        GpuStep.read(root.parent / GPU_STEP),
+        smaller=parts("laptop"),
+    )
     random_lines.save()
     return findings
 

@@ -25,7 +25,7 @@ from nibbler.reports.results_tables import (
     structure_table,
     way_table,
 )
-from nibbler.reports.tables import not_run_lines
+from nibbler.reports.tables import format_duration, not_run_lines
 from nibbler.studies.metrics import Estimate, share_of_planner
 
 _FIGURES = {  # the first figures of each study, as far as they can be drawn from what there is
@@ -114,8 +114,11 @@ def _paragraphs(findings: Findings, folder: str) -> Iterator[str]:
     )
     yield markdown_table(readings_table(findings["open-choices"].results))
     yield "## One step beyond the paper\n"
-    yield "Nibbler alone; us/step is time on the device over steps, packed runs sharing it.\n"
-    yield markdown_table(beyond_table(findings["beyond"]))
+    yield (
+        "Nibbler alone; us/step is time on the device over steps, packed runs sharing it."
+        f"{_alone_on_a_gpu(findings)}\n"
+    )
+    yield markdown_table(beyond_table(findings["beyond"], findings.gpu_step))
     yield "## Figures\n"
     yield from _figures(findings, folder)
     yield "## Cost\n"
@@ -138,6 +141,24 @@ def _where_zero_is(findings: Findings) -> str:
         if m.lines.random is not None and m.lines.planner is not None
     ]
     return f" Reward 0 is {min(shares):.0%} to {max(shares):.0%} of it." if shares else ""
+
+
+def _alone_on_a_gpu(findings: Findings) -> str:
+    """What the last columns of the table beyond the paper are, and what runs that are missing would take."""
+    step = findings.gpu_step
+    if step is None:
+        return ""
+    missing = {p.setting.boards: p.steps for p in findings["beyond"].results.not_run}
+    times = [
+        f"{format_duration(1e-6 * step.settled[n] * steps)} on {n} boards"
+        for n, steps in sorted(missing.items())
+        if n in step.settled
+    ]
+    planned = f" At the settled speed a planned run takes {' and '.join(times)}." if times else ""
+    return (
+        f" The last columns are microseconds of one run alone on {step.device} (`nibbler bench cuda`), while "
+        f"questions look for their inputs and afterwards.{planned}"
+    )
 
 
 def _plain_jax(findings: Findings) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from nibbler.reports.discovery import Discovery
 from nibbler.reports.findings import Findings, StudyFindings
 from nibbler.reports.tables import NOTHING, TextTable, format_duration, growth_table, law_cells, of_planned
-from nibbler.studies.cost import PlainJax, RunCost
+from nibbler.studies.cost import GpuStep, PlainJax, RunCost
 from nibbler.studies.metrics import doubling_ratios, final_reward, format_estimate, format_quantity
 from nibbler.studies.results import SHARES, Measured, StudyResults, agent_label, legend_order
 
@@ -168,31 +168,35 @@ def readings_table(results: StudyResults) -> TextTable:
     return TextTable(headings, rows)
 
 
-def beyond_table(part: StudyFindings, smallest: int = 32) -> TextTable:
+def beyond_table(part: StudyFindings, gpu_step: GpuStep | None, smallest: int = 32) -> TextTable:
     """Steps to threshold and the cost of a step as the problem goes on doubling."""
     results = part.results
     rows = []
     for n in (n for n in _planned_boards(results) if n >= smallest):
         measured = results.get("nibbler", n)
-        if measured is None:
-            rows.append([str(n), *[NOT_RUN] * 6])
-            continue
-        ratio = results.doubling_ratios("nibbler").get(n // 2)
-        own = [c for c in part.costs if c.spec.agent.get("name") == "nibbler" and boards_of(c) == n]
-        seconds, steps = sum(c.seconds for c in own), sum(c.steps for c in own)
-        weights = measured.weights_per_step
-        rows.append(
-            [
-                str(n),
-                *there(measured),
-                format_estimate(results.to_threshold("nibbler")[n]),
-                NOTHING if ratio is None else format_estimate(ratio, 2),
-                NOTHING if math.isnan(weights) else format_quantity(weights),
-                f"{1e6 * seconds / steps:.2f}" if steps and seconds else NOTHING,
-            ]
-        )
+        rows.append([str(n), *(_beyond_cells(part, measured) if measured else [NOT_RUN] * 6)])
+        if gpu_step is not None:
+            alone = (gpu_step.early.get(n), gpu_step.settled.get(n))
+            rows[-1] += [NOTHING if us is None else f"{us:.1f}" for us in alone]
     headings = ["boards", "seeds", "steps", "steps to 0", "doubling ratio", "weights/step", "us/step"]
+    if gpu_step is not None:
+        headings += ["alone, early", "alone, settled"]
     return TextTable(headings, rows)
+
+
+def _beyond_cells(part: StudyFindings, measured: Measured) -> list[str]:
+    results, n = part.results, measured.setting.boards
+    ratio = results.doubling_ratios("nibbler").get(n // 2)
+    own = [c for c in part.costs if c.spec.agent.get("name") == "nibbler" and boards_of(c) == n]
+    seconds, steps = sum(c.seconds for c in own), sum(c.steps for c in own)
+    weights = measured.weights_per_step
+    return [
+        *there(measured),
+        format_estimate(results.to_threshold("nibbler")[n]),
+        NOTHING if ratio is None else format_estimate(ratio, 2),
+        NOTHING if math.isnan(weights) else format_quantity(weights),
+        f"{1e6 * seconds / steps:.2f}" if steps and seconds else NOTHING,
+    ]
 
 
 def cost_table(findings: Findings) -> TextTable:

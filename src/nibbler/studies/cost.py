@@ -128,3 +128,25 @@ class PlainJax:
             return math.nan
         logs = np.log([self.steps_per_second[n] for n in sizes])
         return steps / math.exp(float(np.interp(math.log(boards), np.log(sizes), logs)))
+
+
+@dataclass(frozen=True)
+class GpuStep:
+    """Measured microseconds of a step of Nibbler, alone on a GPU, by number of boards."""
+
+    early: Mapping[int, float]  # while questions are still looking for their inputs
+    settled: Mapping[int, float]
+    device: str
+
+    @classmethod
+    def read(cls, path: Path) -> GpuStep | None:
+        """From a benchmark's file; None if it was not measured."""
+        data = read_json(path) or {}
+        alone = [row for row in data.get("rows", ()) if (row["agent"], row["runs"]) == ("nibbler", 1)]
+        if not alone:
+            return None
+        early, settled = (
+            {row["boards"]: float(row["microseconds_per_step"]) for row in alone if row["phase"] == phase}
+            for phase in ("early", "settled")
+        )
+        return cls(early, settled, str(data.get("device", "a GPU that its file does not name")))
