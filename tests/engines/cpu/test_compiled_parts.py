@@ -222,14 +222,28 @@ class Twice(NamedTuple):
 
 
 @kernel
-def add_to_both(a, count, units, at, begin):
-    if begin:
-        clear_sums(units, a.sums, at, a.next_sums)
-    add_rows(a.hidden, a.offsets, a.signs, a.next_signs, a.drifts, count, units, a.sums, at, a.next_sums)
+def add_to_both(a, first, count, units, begin, end, at, anew):
+    if anew:
+        clear_sums(begin, end, a.sums, at, a.next_sums)
+    add_rows(
+        a.hidden,
+        a.offsets,
+        a.signs,
+        a.next_signs,
+        a.drifts,
+        first,
+        count,
+        units,
+        begin,
+        end,
+        a.sums,
+        at,
+        a.next_sums,
+    )
 
 
 @kernel
-def step_both(a, count, units, alpha, at):
+def step_both(a, count, units, begin, end, alpha, at):
     co_opt_rows_twice(
         a.hidden,
         a.offsets,
@@ -239,6 +253,8 @@ def step_both(a, count, units, alpha, at):
         a.decays,
         count,
         units,
+        begin,
+        end,
         a.gradient,
         alpha,
         a.sums,
@@ -272,13 +288,31 @@ def test_rows_are_added_to_the_sums_of_the_observations_they_are_on_at(units, co
     rows = memory.hidden.reshape(-1, 2, units)[::-1].astype(np.float64)
     before, next_before = memory.sums.copy(), memory.next_sums.copy()
     now, following = both_sums(memory, rows[:, 0] + memory.drifts[:, None] * rows[:, 1])
-    add_to_both(Memory(memory), count, units, at, False)
+    add_to_both(Memory(memory), 0, count, units, 0, units, at, False)
     np.testing.assert_array_equal(memory.sums[:at], before[:at])
     np.testing.assert_allclose(memory.sums[at:], before[at:] + now, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(memory.next_sums, next_before + following, rtol=1e-5, atol=1e-5)
-    add_to_both(Memory(memory), count, units, at, True)
+    add_to_both(Memory(memory), 0, count, units, 0, units, at, True)
     np.testing.assert_allclose(memory.sums[at:], now, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(memory.next_sums, following, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("units", [3 * STRIP, LONG_ROW + STRIP])
+def test_stretches_of_rows_and_rows_from_some_entry_on_give_the_same_bits_as_all_at_once(units):
+    count, middle, at, alpha = 11, 2 * STRIP, STRIP, np.float32(0.01)
+    whole, parts = (for_two_observations(units, count, at) for _ in range(2))
+    before = parts.hidden.copy()
+    step_both(Memory(whole), count, units, 0, units, alpha, at)
+    add_to_both(Memory(whole), 0, count, units, 0, units, at, False)
+    step_both(Memory(parts), count, units, middle, units, alpha, at)
+    rows = parts.hidden.reshape(count, 2, units)
+    np.testing.assert_array_equal(rows[..., :middle], before.reshape(rows.shape)[..., :middle])
+    step_both(Memory(parts), count, units, 0, middle, alpha, at)
+    for first, rest in ((0, 5), (5, count - 5)):
+        for begin, end in ((middle, units), (0, middle)):
+            add_to_both(Memory(parts), first, rest, units, begin, end, at, False)
+    for name in ("hidden", "sums", "next_sums"):
+        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
 
 
 @pytest.mark.parametrize("units", [STRIP, 3 * STRIP, LONG_ROW + STRIP])
@@ -291,7 +325,7 @@ def test_rows_learn_alike_whether_one_sum_is_made_or_two(units):
         zeros(units),
         *(zeros(1) for _ in range(3)),
     )
-    step_both(Memory(memory), count, units, alpha, at)
+    step_both(Memory(memory), count, units, 0, units, alpha, at)
     step_alone(Memory(alone), count, units, alpha)
     np.testing.assert_array_equal(memory.hidden, alone.hidden)
     np.testing.assert_array_equal(memory.sums[at:], alone.sums)

@@ -19,7 +19,7 @@ from nibbler.agents.config import (
     QVLearningConfig,
     RandomConfig,
 )
-from nibbler.engines.cpu.rows_twice import LONG_ROW
+from nibbler.engines.cpu.rows_twice import STRETCH
 from nibbler.engines.run import open_run
 from nibbler.engines.settle import settled
 from nibbler.envs.multi_catch import multi_catch
@@ -47,7 +47,7 @@ NETWORKS = {
     "q-learning": QLearningConfig(hidden_units=40, epsilon=1.0, step_size=0.01),
     "q-learning, bias": QLearningConfig(hidden_units=17, epsilon=1.0, step_size=0.01, hidden_bias=True),
     "q-learning, many units": QLearningConfig(hidden_units=150, epsilon=1.0, step_size=0.01),
-    "q-learning, long rows": QLearningConfig(hidden_units=LONG_ROW + 30, epsilon=1.0, step_size=0.001),
+    "q-learning, long rows": QLearningConfig(hidden_units=STRETCH + 30, epsilon=1.0, step_size=0.001),
     "qv-learning": QVLearningConfig(hidden_units=40, epsilon=1.0, step_size=0.01),
     "known structure": KnownStructureConfig(hidden_units=12, epsilon=1.0, step_size=0.01),
     "known structure, q, bias": KnownStructureConfig(
@@ -215,7 +215,7 @@ GREEDY = {
     "nibbler, bias, random": NIBBLER.replace(epsilon=0.1, hidden_bias=True, swapped_input="random"),
     "nibbler, linear momentum": NIBBLER.replace(epsilon=0.1, linear_momentum=0.9),
     "q-learning": QLearningConfig(hidden_units=40),
-    "q-learning, long rows": QLearningConfig(hidden_units=LONG_ROW + 30),
+    "q-learning, long rows": QLearningConfig(hidden_units=STRETCH + 30),
     "qv-learning": QVLearningConfig(hidden_units=33),
     "known-structure": KnownStructureConfig(hidden_units=16),
     "linear": LinearConfig(),

@@ -27,7 +27,7 @@ from nibbler.engines.cpu.network_layout import (
 )
 from nibbler.engines.cpu.policy import choose_action
 from nibbler.engines.cpu.rows import co_opt_line, decay_after, dot_line, drift_after
-from nibbler.engines.cpu.rows_twice import add_rows, clear_sums, co_opt_rows_twice
+from nibbler.engines.cpu.rows_twice import STRETCH, add_rows, clear_sums, co_opt_rows_twice
 from nibbler.mdp.simulate import step_environment
 
 
@@ -94,18 +94,15 @@ def note_signs(a: Any, row: Any, k: Any, step: Any) -> Any:
 
 
 @inlined
-def update_block(s: Any, a: Any, block: Any, which: Any, action: Any, clock: Any) -> None:
-    """`update_network` for the hidden units of one block.
-
-    The new weights of rows that are on at x_t, and of those at x_{t+1}, are summed on the way.
-    """
-    units, line = s.units, s.num_blocks * s.units
-    heads, at_features = a.heads, block * s.units
+def update_heads(s: Any, a: Any, block: Any, action: Any) -> None:
+    """`update_network` for the heads of one block; leaves the gradient of what enters its hidden units."""
+    line, at_features = s.num_blocks * s.units, block * s.units
+    heads = a.heads
     at_v = VALUE * line + at_features
     at_q = (ACTION_VALUE + 2 * action) * line + at_features
     nu, alpha = splat(s.nu), splat(-s.alpha)
     error_v, error_q = splat(-s.gain * a.error[0]), splat(-s.gain * a.error[1])
-    for unit in range(0, units, 16):
+    for unit in range(0, s.units, 16):
         features = load(heads, at_features + unit)
         back = error_q * load(heads, at_q + unit)
         co_opt_line(heads, at_q, line, features, unit, error_q, alpha, nu)
@@ -113,6 +110,11 @@ def update_block(s: Any, a: Any, block: Any, which: Any, action: Any, clock: Any
             back = multiply_add(error_v, load(heads, at_v + unit), back)
             co_opt_line(heads, at_v, line, features, unit, error_v, alpha, nu)
         store(a.gradient, unit, where_positive(features, back))
+
+
+@inlined
+def note_learning(s: Any, a: Any, block: Any, which: Any, clock: Any) -> Any:
+    """Note the rows of a block that learn, and that they have; returns how many."""
     place = which * s.num_blocks + block
     count = np.int64(a.list_count[place])
     for k in range(count):
@@ -123,6 +125,12 @@ def update_block(s: Any, a: Any, block: Any, which: Any, action: Any, clock: Any
         a.row_drift[k] = -s.alpha * drift_after(a.drift, s.exact_nu, waited)
         a.row_decay[k] = s.nu * decay_after(a.decay, s.exact_nu, waited)
         a.touched[row] = clock + 1
+    return count
+
+
+@inlined
+def learn_noted(s: Any, a: Any, count: Any, begin: Any, end: Any, at: Any) -> None:
+    """`update_network` for the first rows noted; begins both sums with their new weights."""
     co_opt_rows_twice(
         a.hidden,
         a.row_offset,
@@ -131,11 +139,13 @@ def update_block(s: Any, a: Any, block: Any, which: Any, action: Any, clock: Any
         a.row_drift,
         a.row_decay,
         count,
-        units,
+        s.units,
+        begin,
+        end,
         a.gradient,
         s.alpha,
-        heads,
-        at_features,
+        a.heads,
+        at,
         a.next_features,
     )
 
@@ -148,16 +158,19 @@ def note_row(s: Any, a: Any, row: Any, k: Any, clock: Any) -> None:
 
 
 @inlined
-def add_noted(s: Any, a: Any, count: Any, at: Any) -> None:
-    """Add the rows that were noted to what enters a block's hidden units at x_t and at x_{t+1}."""
+def add_noted(s: Any, a: Any, first: Any, count: Any, begin: Any, end: Any, at: Any) -> None:
+    """Add `count` of the rows noted to what enters a block's hidden units at x_t and at x_{t+1}."""
     add_rows(
         a.hidden,
         a.row_offset,
         a.row_sign,
         a.row_next_sign,
         a.row_drift,
+        first,
         count,
         s.units,
+        begin,
+        end,
         a.heads,
         at,
         a.next_features,
@@ -165,38 +178,61 @@ def add_noted(s: Any, a: Any, count: Any, at: Any) -> None:
 
 
 @inlined
-def sum_block(s: Any, a: Any, block: Any, pending: Any, clock: Any, at: Any) -> None:
-    """What enters a block's hidden units at x_t and at x_{t+1}.
-
-    First the rows that were on at x_{t-1}, whose part is left by `update_block` unless that was carried out
-    earlier; then those that go on at x_t or x_{t+1}.
-    """
-    if not pending:
-        place = (1 - a.clock[LIST_NOW]) * s.num_blocks + block
-        count = np.int64(0)
-        for k in range(a.list_count[place]):
-            row = np.int64(a.list_rows[place * s.list_size + k])
-            if note_signs(a, row, count, clock):
-                note_row(s, a, row, count, clock)
-                count += 1
-        clear_sums(s.units, a.heads, at, a.next_features)
-        add_noted(s, a, count, at)
+def note_staying(s: Any, a: Any, block: Any, clock: Any) -> Any:
+    """Note the rows that were on at x_{t-1} and are at x_t or x_{t+1}; returns how many."""
+    place = (1 - a.clock[LIST_NOW]) * s.num_blocks + block
     count = np.int64(0)
-    place = (1 - a.clock[ENTRIES]) * s.num_blocks + block
-    for k in range(a.enter_count[place]):
-        row = np.int64(a.enter_rows[place * s.list_size + k])
-        note_row(s, a, row, count, clock)
-        a.row_sign[count] = np.float32(1.0)
-        a.row_next_sign[count] = np.float32(1.0) if a.latest[row] == clock + 1 else np.float32(0.0)
-        count += 1
-    place = a.clock[ENTRIES] * s.num_blocks + block
-    for k in range(a.enter_count[place]):
-        row = np.int64(a.enter_rows[place * s.list_size + k])
-        if a.until[row] != clock - 1:  # else it was on at x_{t-1}
+    for k in range(a.list_count[place]):
+        row = np.int64(a.list_rows[place * s.list_size + k])
+        if note_signs(a, row, count, clock):
             note_row(s, a, row, count, clock)
-            a.row_sign[count], a.row_next_sign[count] = np.float32(0.0), np.float32(1.0)
             count += 1
-    add_noted(s, a, count, at)
+    return count
+
+
+@inlined
+def note_entering(s: Any, a: Any, block: Any, first: Any, clock: Any) -> Any:
+    """Note the rows that go on at x_t or x_{t+1}, from entry `first` on; returns how many."""
+    k = first
+    place = (1 - a.clock[ENTRIES]) * s.num_blocks + block
+    for entry in range(a.enter_count[place]):
+        row = np.int64(a.enter_rows[place * s.list_size + entry])
+        note_row(s, a, row, k, clock)
+        a.row_sign[k] = np.float32(1.0)
+        a.row_next_sign[k] = np.float32(1.0) if a.latest[row] == clock + 1 else np.float32(0.0)
+        k += 1
+    place = a.clock[ENTRIES] * s.num_blocks + block
+    for entry in range(a.enter_count[place]):
+        row = np.int64(a.enter_rows[place * s.list_size + entry])
+        if a.until[row] != clock - 1:  # else it was on at x_{t-1}
+            note_row(s, a, row, k, clock)
+            a.row_sign[k], a.row_next_sign[k] = np.float32(0.0), np.float32(1.0)
+            k += 1
+    return k - first
+
+
+@inlined
+def sum_block(s: Any, a: Any, block: Any, pending: Any, clock: Any, at: Any) -> None:
+    """What enters a block's hidden units at x_t and at x_{t+1}; rows with a pending update learn on the way.
+
+    First the rows that were on at x_{t-1}, then those that go on at x_t or x_{t+1}. Long rows are worked on
+    in stretches, forth in one step and back in the next: every unit's sum is the same.
+    """
+    if pending:
+        staying = note_learning(s, a, block, 1 - a.clock[LIST_NOW], clock - 1)
+    else:
+        staying = note_staying(s, a, block, clock)
+    entering = note_entering(s, a, block, staying, clock)
+    stretches = (s.units + STRETCH - 1) // STRETCH
+    for k in range(stretches):
+        begin = STRETCH * (k if clock % 2 == 0 else stretches - 1 - k)
+        end = min(begin + STRETCH, s.units)
+        if pending:
+            learn_noted(s, a, staying, begin, end, at)
+        else:
+            clear_sums(begin, end, a.heads, at, a.next_features)
+            add_noted(s, a, np.int64(0), staying, begin, end, at)
+        add_noted(s, a, staying, entering, begin, end, at)
 
 
 @inlined
@@ -235,7 +271,7 @@ def value_network_step(s: Any, a: Any, count: Any, reward: Any, discount: Any) -
     value, value_next, value_q = 0.0, 0.0, 0.0
     for block in range(s.num_blocks):
         if pending:
-            update_block(s, a, block, 1 - a.clock[LIST_NOW], a.clock[ACTION_BEFORE], clock - 1)
+            update_heads(s, a, block, a.clock[ACTION_BEFORE])
         v, v_next, q = value_block(s, a, block, pending, action, clock)
         value += v
         value_next += v_next
@@ -289,6 +325,8 @@ def settle_network(s: Any, a: Any) -> None:
     control = flush_denormals()
     if a.clock[PENDING]:
         for block in range(s.num_blocks):
-            update_block(s, a, block, a.clock[LIST_NOW], a.clock[ACTION_BEFORE], a.clock[STEP] - 1)
+            update_heads(s, a, block, a.clock[ACTION_BEFORE])
+            count = note_learning(s, a, block, a.clock[LIST_NOW], a.clock[STEP] - 1)
+            learn_noted(s, a, count, 0, s.units, block * s.units)
         a.clock[PENDING] = 0
     restore_denormals(control)
