@@ -5,7 +5,7 @@ from __future__ import annotations
 from nibbler.studies.checks import ROUGHLY_TWICE, nibbler_is_nearly_linear
 from nibbler.studies.evidence import Evidence, NotEnoughDataError, reward_text, share, share_text, side
 from nibbler.studies.metrics import Estimate, doubling_ratios, final_reward, format_estimate
-from nibbler.studies.results import SHARES, Measured, agent_label
+from nibbler.studies.results import Measured, agent_label
 
 SAME_SLOPE = 0.1  # exponents whose intervals are no further apart are not measurably different
 
@@ -297,10 +297,14 @@ def nibbler_goes_on_scaling(e: Evidence) -> tuple[bool, str]:
 
 
 def _furthest_ratio(e: Evidence, boards: int) -> tuple[Estimate, str] | None:
-    """The doubling ratio to reward 0, or else to the furthest share of the way that both sizes have come."""
-    ratios = {f"reward {e.results.threshold:g}": e.results.doubling_ratios("nibbler")}
-    for share_of_way in reversed(SHARES):
-        goal = f"{share_of_way:.0%} of the way from random to planner"
-        ratios[goal] = doubling_ratios(e.results.to_share("nibbler", share_of_way))
-    there = ((r[boards], goal) for goal, r in ratios.items() if boards in r and r[boards].reached)
-    return next(there, None)
+    """The doubling ratio to reward 0, or else to the furthest percent of the way that both have come."""
+    ratio = e.results.doubling_ratios("nibbler").get(boards)
+    if ratio is not None and ratio.reached:
+        return ratio, f"reward {e.results.threshold:g}"
+    pair = [e.results.only("nibbler", n) for n in (boards, 2 * boards)]
+    for percent in range(99, 0, -1):
+        smaller, larger = (part.to_share("nibbler", percent / 100) for part in pair)
+        ratio = doubling_ratios(smaller | larger).get(boards)
+        if ratio is not None and ratio.reached:
+            return ratio, f"{percent}% of the way from random to planner"
+    return None
