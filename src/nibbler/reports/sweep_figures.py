@@ -125,7 +125,7 @@ def threshold_panels(figure: Figure, results: StudyResults, widest: int = 2) -> 
     boards = results.boards[0]
     for m in by_questions[shown]:
         tau = m.setting.value("cumulant_threshold")
-        draw_curve(left, m.curves, tones[tau], f"threshold {show_value(tau)}")
+        draw_curve(left, m.curves, tones[tau], f"swaps above {show_value(tau)}")
     steps_axis(left.xaxis)
     left.set_xlabel("steps")
     left.set_ylabel("reward per step")
@@ -135,7 +135,7 @@ def threshold_panels(figure: Figure, results: StudyResults, widest: int = 2) -> 
             (float(m.setting.value("num_questions")), final_reward(m.curves))
             for m in results.only(cumulant_threshold=tau)
         ]
-        final_points(right, points, tones[tau], marker="o", label=f"threshold {show_value(tau)}")
+        final_points(right, points, tones[tau], marker="o", label=f"swaps above {show_value(tau)}")
     for axes in (left, right):
         draw_lines(axes, results.lines(boards), results.threshold)
     right.set_xscale("log", base=2)

@@ -13,7 +13,7 @@ from nibbler.studies.metrics import Estimate, doubling_ratios
 from nibbler.studies.results import LARGE_PROBLEM, StudyResults
 
 AGENT = "nibbler"
-SHARES = np.arange(0.05, 0.86, 0.05)  # more than a table has room for
+SHARES = (*np.arange(0.03, 0.095, 0.01), *np.arange(0.1, 0.86, 0.05))  # more than a table has room for
 POINTS = 600  # of a curve, whose beginning a log axis stretches
 
 
