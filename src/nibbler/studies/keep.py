@@ -104,13 +104,14 @@ def _is_ahead(run: RunFolder, kept: RunFolder) -> bool:
 
 
 def _copy(run: RunFolder, kept: RunFolder, spec: RunSpec, with_map: bool) -> None:
-    """Everything else first and the record last, since it marks a run as finished."""
-    result = run.result()
-    if result.finished and result.steps != spec.steps:
+    """Everything else first and the record last, which marks a run as finished and has sums of the files."""
+    if altered := run.altered():
         raise ValueError(
-            f"{run.path} has the record of a finished run, but its curve ends at step {result.steps:,} of "
-            f"{spec.steps:,}: files of two states were mixed; delete it, or copy the run again as a whole"
+            f"{run.path} has the record of a finished run, but not the {' and '.join(altered)} that it was "
+            "written with: files of two states were mixed, or damaged; delete it, or copy the run again as a "
+            "whole"
         )
+    result = run.result()
     kept.create(spec)
     about = {"id": spec.id, "label": spec.label}
     kept.save_table("curve", {"step": result.step, "reward": result.reward}, about)

@@ -6,7 +6,6 @@ because a run is a function of its spec and its step; only timing differs, and i
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -313,11 +312,6 @@ class Session:
             touched = self.run.state().get("weights_touched")
             totals.update({} if touched is None else {"weights_touched": float(touched)})
         size = {k: getattr(self.env, k, None) for k in ("num_components", "num_features", "num_actions")}
-        digest = {
-            name: hashlib.sha256((self.folder.path / name).read_bytes()).hexdigest()
-            for name in ("curve.parquet", "snapshots.parquet")
-            if (self.folder.path / name).exists()
-        }
         return {
             "format": FORMAT,
             "id": self.spec.id,
@@ -335,5 +329,4 @@ class Session:
             **provenance(),
             "segments": segments,
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            "sha256": digest,
         }

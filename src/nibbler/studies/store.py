@@ -7,7 +7,8 @@
         timing.parquet       step, seconds of work until there (apart, since it differs between repetitions)
         snapshots.parquet    step, question, cumulant, inputs, ...: what the agent asked, at about 50 moments
         features.parquet     feature (as observed), name, component: the board each observed bit belongs to
-        record.json          written last, it marks a finished run: versions, commit, machine, speed, compute
+        record.json          written last, it marks a finished run: versions, commit, machine, speed, compute,
+                             and the SHA-256 of the Parquet files
         checkpoint-<step>.npz  the two newest while running, the last one when finished; no pickle inside
         progress.json, lock, error.json   a run under way, or how it failed
 
@@ -17,6 +18,7 @@ Nothing here imports or runs anything named in a spec.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import re
 import warnings
@@ -234,6 +236,12 @@ class RunFolder:
             raise ValueError(f"{path} is damaged: {str(error).splitlines()[0]}") from None
         return {column: _to_numpy(table[column].combine_chunks()) for column in table.column_names}
 
+    def altered(self) -> list[str]:
+        """Files of a finished run that are not what they were when its record was written."""
+        recorded = (read_json(self.path / "record.json") or {}).get("sha256", {})
+        there = self._digests()
+        return [name for name, digest in recorded.items() if there.get(name) != digest]
+
     # -- writing (by the process that holds the run's lock) ------------------------------------------------
 
     def create(self, spec: RunSpec) -> None:
@@ -301,8 +309,14 @@ class RunFolder:
         write_bytes(self.path / f"{name}.parquet", buffer.getvalue())
 
     def save_record(self, record: Mapping[str, Any]) -> None:
-        """Mark the run as finished; everything else must be on disk before."""
-        write_json(self.path / "record.json", record)
+        """Mark the run as finished; everything else must be on disk before, and can be told from then on."""
+        write_json(self.path / "record.json", {**record, "sha256": self._digests()})
+
+    def _digests(self) -> dict[str, str]:
+        return {
+            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(self.path.glob("*.parquet"))
+        }
 
     def save_error(self, error: Mapping[str, Any] | None) -> None:
         path = self.path / "error.json"
