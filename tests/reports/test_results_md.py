@@ -93,6 +93,7 @@ def test_every_claim_is_there_with_its_verdict_and_remark(text: str) -> None:
 
 def test_what_was_not_run_or_not_finished_is_listed(text: str) -> None:
     tail = text[text.index("## Not run, or not finished") :]
+    assert "`nibbler study run NAME --size paper --results results/paper` runs what is missing" in tail
     assert "- Q-learning on 4 boards [1 of 10 seeds, 2.00M of 8.00M steps]" in tail
     assert "- not run: Rainbow on 2, 4, 8, 16, 32 boards" in tail
     assert "- not run, and not planned: Rainbow on more than 32 boards" in tail
@@ -317,3 +318,9 @@ def test_finished_runs_in_the_repository_have_all_their_steps() -> None:
     results = [run.result() for run in ResultsFolder(REPOSITORY / "results" / "paper").runs()]
     assert len(results) > 100
     assert [r.spec.label for r in results if r.finished and r.steps != r.spec.steps] == []
+
+
+def test_the_results_in_the_repository_are_the_files_that_their_records_were_written_with() -> None:
+    finished = [run for run in ResultsFolder(REPOSITORY / "results" / "paper").runs() if run.finished]
+    assert len(finished) > 700
+    assert {run.path.name: run.altered() for run in finished if run.altered()} == {}

@@ -12,6 +12,7 @@ import pytest
 from nibbler.studies.keep import keep_results
 from nibbler.studies.paper import STUDIES
 from nibbler.studies.reading import read_study
+from nibbler.studies.runners import run_study
 from nibbler.studies.spec import RunSpec, Study
 from nibbler.studies.store import ResultsFolder, RunFolder
 
@@ -86,6 +87,20 @@ def test_keeping_again_changes_nothing(tmp_path: Path) -> None:
     again = keep_results(tmp_path / "source", tmp_path / "kept")
     assert (again.copied, again.unchanged) == (0, 6)
     assert files(tmp_path / "kept") == before
+
+
+def test_what_is_missing_of_kept_results_can_be_run_there_and_nothing_else_is_touched(tmp_path: Path) -> None:
+    kept = ResultsFolder(tmp_path / "kept")
+    keep_results(leave(tmp_path / "source", only=range(4)).path, kept.path)
+    keep_results(leave(tmp_path / "begun", bins=4, only=[4]).path, kept.path)  # without its checkpoint
+    before = files(kept.path / "runs")
+    assert run_study(STUDY, kept.path, workers=1).complete
+    after = files(kept.path / "runs")
+    finished = {name for spec in SPECS[:4] for name in before if spec.folder_name in name}
+    assert {name: after[name] for name in finished} == {name: before[name] for name in finished}
+    curves = [kept.run(spec).result() for spec in SPECS[4:]]
+    assert [(run.finished, list(run.step)) for run in curves] == [(True, list(range(1000, 9001, 1000)))] * 2
+    assert not np.isin(curves[0].reward[:4], leave(tmp_path / "again").run(SPECS[4]).result().reward).any()
 
 
 def test_a_finished_run_is_never_replaced_by_an_unfinished_one(tmp_path: Path) -> None:
