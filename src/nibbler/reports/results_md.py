@@ -130,6 +130,10 @@ def _paragraphs(findings: Findings, folder: str) -> Iterator[str]:
     yield "The same by where it was done; a run counts where it ended.\n"
     yield markdown_table(places_table(findings))
     yield "## Not run, or not finished\n"
+    yield (
+        f"`nibbler study run NAME --size paper --results {folder}` runs what is missing of a study and "
+        "nothing else (`--runner gpu` on a GPU); `make results` then reads it.\n"
+    )
     yield markdown_table(progress_table(findings))
     yield from _gaps(findings)
 
