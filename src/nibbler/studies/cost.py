@@ -88,9 +88,17 @@ def _engine(run: RunResult) -> str | None:
 
 
 def _device(run: RunResult) -> str | None:
-    """The GPU where the engine uses it and the record names it, else the processor."""
+    """The GPU where the engine uses it and the record names it, else the processor.
+
+    JAX goes on with a run on another device than it began on; each segment tells its own.
+    """
     if run.record is None:
         return None
+    listed = run.record.get("segments")
+    segments = [part for part in listed if isinstance(part, dict)] if isinstance(listed, list) else []
+    in_turn = list(dict.fromkeys(str(part["device"]) for part in segments if part.get("device")))
+    if len(in_turn) > 1:
+        return " and ".join(in_turn)
     machine = run.record.get("machine")
     machine = machine if isinstance(machine, dict) else {}
     gpu = run.record.get("device") or machine.get("gpu")

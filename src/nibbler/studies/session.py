@@ -234,12 +234,17 @@ class Session:
             "seconds": round(self._work - self._work_before, 3),
             "compiling_seconds": round(self._compiling, 3),
             **self._device_seconds(),
+            **self._device(),
             "steps_per_second": self.steps_per_second,
             "started": self._started,
             **provenance(),
         }
         current = [segment] if self.step > self._began else []
         return {"spec": self.spec.id, "engine": self.engine, "segments": [*self._segments, *current]}
+
+    def _device(self) -> dict[str, str]:
+        """What JAX computes on, a GPU or a processor; of every other engine its name tells which it is."""
+        return {"device": jax_device()} if self.engine == "jax" else {}
 
     def _device_seconds(self) -> dict[str, float]:
         """A run's part of the time of a device that it shares, where it knows it."""
@@ -318,7 +323,7 @@ class Session:
             "label": self.spec.label,
             "steps": self.step,
             "engine": self.engine,
-            **({"device": jax_device()} if self.engine == "jax" else {}),  # else the engine tells which it is
+            **self._device(),
             "agent": self.agent,
             "environment": {name: value for name, value in size.items() if value is not None},
             "last_reward": self.reward,
