@@ -73,6 +73,13 @@ def test_the_device_is_the_gpu_only_where_the_engine_uses_it() -> None:
     for device in ("Xeon", "H200"):  # JAX may compute on either, and the record tells
         (cost,) = run_costs([run(0, "jax", 1.0, machine=machine, device=device)]).values()
         assert cost.device == device
+    segments = [
+        {"from": 0, "to": 1_000, "seconds": 1.0, "device": "Xeon"},
+        {"from": 1_000, "to": 2_000, "seconds": 1.0, "device": "H200"},
+        {"from": 2_000, "to": 4_000, "seconds": 1.0, "device": "Xeon"},
+    ]
+    (moved,) = run_costs([run(0, "jax", 3.0, device="Xeon", segments=segments)]).values()
+    assert moved.device == "Xeon and H200"
     (unnamed,) = run_costs([run(0, "cuda", 1.0, machine={"processor": "Xeon"})]).values()
     assert "does not name" in str(unnamed.device)
 

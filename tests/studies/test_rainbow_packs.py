@@ -85,6 +85,7 @@ def test_packed_runs_earn_what_single_runs_earn_and_their_weights_stay_close(spe
             np.testing.assert_allclose(one[name], other[name], atol=1e-4, err_msg=name)
         assert kept.record()["engine"] == "jax"
         assert kept.record()["device"] == jax_device()
+        assert {segment["device"] for segment in kept.record()["segments"]} == {jax_device()}
         assert kept.record()["steps_per_second"] > 0
         assert kept.record()["weights_touched_per_step"] == alone.record()["weights_touched_per_step"] > 0
 
