@@ -237,6 +237,20 @@ def test_baselines_curve_up() -> None:
     assert status(checks.baselines_curve_up, *ours, *linear, *large) == "not confirmed"
 
 
+@pytest.mark.parametrize("how", ["missed", "steep"])
+def test_a_baseline_that_has_curved_up_need_not_be_run_on_larger_problems(how: str) -> None:
+    ours = [measured("nibbler", n, n) for n in (8, 16, 32, 64, 128)]
+    theirs = [measured(a, n, n) for a in checks.BASELINES for n in (8, 16)]
+    at_32 = [measured(a, 32, None if how == "missed" else 32 * 5) for a in checks.BASELINES]
+    found = judged(checks.baselines_curve_up, *ours, *theirs, *at_32)
+    assert (found.status, found.part) == ("confirmed", "")
+    some = judged(checks.baselines_curve_up, *ours, *theirs, *at_32[:-1])
+    assert (some.status, some.part) == (
+        "holds so far",
+        "Rainbow on 32, 64, 128 boards: not run",
+    )
+
+
 def sweep(boards: int, *finals: float, bins: int = BINS) -> list[Measured]:
     return [
         measured("q-learning", boards, 0, final, seeds=2, bins=bins, step_size=0.001 * (k + 1))

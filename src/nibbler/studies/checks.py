@@ -165,21 +165,28 @@ def _curves_up(ratio: Estimate, ours: Estimate | None) -> bool:
 
 def baselines_curve_up(e: Evidence) -> tuple[bool, str]:
     results = e.results
-    reached = [n for n, steps in results.to_threshold("nibbler").items() if steps.reached]
+    reached = sorted(n for n, steps in results.to_threshold("nibbler").items() if steps.reached)
     present = [a for a in BASELINES if results.only(agent=a).measured]
     if not reached or not present:
         raise NotEnoughDataError("needs Nibbler and a baseline on sizes that Nibbler learns")
     ratios = results.doubling_ratios("nibbler")
     texts, level = [], []
     for agent in BASELINES:
-        found = e.usable(agent, reached, whole=False, seeds=1)
-        outcome = e.decided(found)
-        missed = [n for n, learned in outcome.items() if not learned]
         steep = {
             n: ratio
             for n, ratio in results.doubling_ratios(agent).items()
             if n >= LARGE_PROBLEM and _curves_up(ratio, ratios.get(n))
         }
+        # From where it has curved up on, larger problems cannot change that.
+        enough = [n for n in reached if n <= 2 * min(steep, default=reached[-1])]
+        found: dict[int, Measured] = {}
+        outcome: dict[int, bool] = {}
+        for n in enough:
+            found |= e.usable(agent, [n], whole=False, seeds=1)
+            outcome = e.decided(found)
+            if not all(outcome.values()):
+                break
+        missed = [n for n, learned in outcome.items() if not learned]
         if missed:
             steps = format_estimate(e.steps(found[missed[0]]))
             texts.append(f"{agent_label(agent)}: not reached on {missed[0]} boards ({steps} steps)")
