@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,8 +18,10 @@ from nibbler.reports.markdown import fill_blocks, markdown_table
 from nibbler.reports.readme import readme_blocks
 from nibbler.reports.report import write_findings, write_report
 from nibbler.reports.results_md import results_text
+from nibbler.reports.results_tables import places_table
 from nibbler.reports.tables import TextTable
 from nibbler.studies.claims import CLAIMS
+from nibbler.studies.cost import Stretch
 from nibbler.studies.paper import STUDIES
 from nibbler.studies.reading import agent_name
 from nibbler.studies.spec import RunSpec
@@ -144,6 +148,18 @@ def test_cost_is_given_by_engine_and_device_too(text: str) -> None:
     assert row(cost, "cuda on H200")[1:] == ["12", "81.9M", "4.5 min", "300k"]
     # A quarter of Q-learning's 8M steps on 4 boards is there.
     assert row(cost, "unfinished, so not told")[1:] == ["1", "2.00M", "20.0 s", "100k"]
+
+
+def test_a_run_that_went_on_elsewhere_counts_in_each_place_with_its_part(findings: Findings) -> None:
+    stretches = (Stretch("A", 1_000, 1.0), Stretch("B", 5_000, 2.0), Stretch("A", 3_000, 3.0))
+    moved, stayed = (
+        replace(findings.costs[0], engine="jax", stretches=s) for s in (stretches, stretches[:1])
+    )
+    table = places_table(cast("Findings", SimpleNamespace(costs=[moved, stayed])))
+    assert table.rows == [
+        ["jax on A", "2", "5.00k", "5.0 s", "1.00k"],
+        ["jax on B", "1", "5.00k", "2.0 s", "2.50k"],
+    ]
 
 
 def test_plain_jax_is_read_from_beside_the_results(findings: Findings) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nibbler.studies.cost import PlainJax, run_costs
+from nibbler.studies.cost import PlainJax, RunCost, Stretch, run_costs
 from nibbler.studies.spec import RunSpec
 from nibbler.studies.store import RunResult
 
@@ -34,6 +34,11 @@ def run(seed: int, engine: str | None, *seconds: float, boards: int = 2, **recor
 def seconds(*runs: RunResult) -> list[float]:
     costs = run_costs(runs)
     return [costs[r.spec.id].seconds for r in runs]
+
+
+def device(cost: RunCost) -> str | None:
+    (stretch,) = cost.stretches
+    return stretch.device
 
 
 def test_the_seconds_of_a_pack_are_shared_by_its_members() -> None:
@@ -68,20 +73,30 @@ def test_the_device_is_the_gpu_only_where_the_engine_uses_it() -> None:
     names = {}
     for seed, engine in enumerate(("cpu", "cuda", "jax")):
         (cost,) = run_costs([run(seed, engine, 1.0, machine=machine)]).values()
-        names[engine] = cost.device
+        names[engine] = device(cost)
     assert names == {"cpu": "Xeon", "cuda": "H200", "jax": "H200"}
-    for device in ("Xeon", "H200"):  # JAX may compute on either, and the record tells
-        (cost,) = run_costs([run(0, "jax", 1.0, machine=machine, device=device)]).values()
-        assert cost.device == device
-    segments = [
-        {"from": 0, "to": 1_000, "seconds": 1.0, "device": "Xeon"},
-        {"from": 1_000, "to": 2_000, "seconds": 1.0, "device": "H200"},
-        {"from": 2_000, "to": 4_000, "seconds": 1.0, "device": "Xeon"},
-    ]
-    (moved,) = run_costs([run(0, "jax", 3.0, device="Xeon", segments=segments)]).values()
-    assert moved.device == "Xeon and H200"
+    for name in ("Xeon", "H200"):  # JAX may compute on either, and the record tells
+        (cost,) = run_costs([run(0, "jax", 1.0, machine=machine, device=name)]).values()
+        assert device(cost) == name
     (unnamed,) = run_costs([run(0, "cuda", 1.0, machine={"processor": "Xeon"})]).values()
-    assert "does not name" in str(unnamed.device)
+    assert "does not name" in str(device(unnamed))
+
+
+def test_a_run_that_went_on_elsewhere_has_a_stretch_on_every_device() -> None:
+    jax = [
+        {"from": 0, "to": 1_000, "seconds": 5.0, "device": "Xeon"},
+        {"from": 1_000, "to": 4_000, "seconds": 1.5, "device_seconds": 1.0, "device": "H200"},
+    ]
+    (cost,) = run_costs([run(0, "jax", 6.5, device="H200", segments=jax)]).values()
+    assert cost.stretches == (Stretch("Xeon", 1_000, 5.0), Stretch("H200", 3_000, 1.0))
+    assert cost.seconds == 6.0
+    machines = [{"processor": "EPYC"}, {"processor": "Xeon"}]
+    cpu = [
+        {"from": 2_000 * k, "to": 2_000 * (k + 1), "seconds": 2.0, "machine": machine}
+        for k, machine in enumerate(machines)
+    ]
+    (cost,) = run_costs([run(0, "cpu", 4.0, machine=machines[1], segments=cpu)]).values()
+    assert cost.stretches == (Stretch("EPYC", 2_000, 2.0), Stretch("Xeon", 2_000, 2.0))
 
 
 def test_plain_jax_is_interpolated_between_measured_sizes_and_unknown_outside(tmp_path: Path) -> None:

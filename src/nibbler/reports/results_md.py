@@ -127,7 +127,7 @@ def _paragraphs(findings: Findings, folder: str) -> Iterator[str]:
         f"sum. {_plain_jax(findings)}\n"
     )
     yield markdown_table(cost_table(findings))
-    yield "The same by where it was done; a run counts where it ended.\n"
+    yield "The same by where it was done; a run that went on elsewhere counts in each place with its part.\n"
     yield markdown_table(places_table(findings))
     yield "## Not run, or not finished\n"
     yield (

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from nibbler.reports.discovery import Discovery
 from nibbler.reports.findings import Findings, StudyFindings
 from nibbler.reports.tables import NOTHING, TextTable, format_duration, growth_table, law_cells, of_planned
-from nibbler.studies.cost import GpuStep, PlainJax, RunCost
+from nibbler.studies.cost import GpuStep, PlainJax, RunCost, Stretch
 from nibbler.studies.metrics import doubling_ratios, final_reward, format_estimate, format_quantity
 from nibbler.studies.results import SHARES, Measured, StudyResults, agent_label, legend_order
 
@@ -213,11 +213,14 @@ def cost_table(findings: Findings) -> TextTable:
 
 
 def places_table(findings: Findings) -> TextTable:
-    """What each engine and device did of all this, every run once."""
-    by_place: dict[str, list[RunCost]] = {}
+    """What each engine and device did of all this; a run that went on elsewhere has a part in both places."""
+    runs: Counter[str] = Counter()
+    by_place: dict[str, list[Stretch]] = {}
     for cost in findings.costs:
-        by_place.setdefault(_place(cost), []).append(cost)
-    rows = [[place, str(len(by_place[place])), *_work(by_place[place])] for place in sorted(by_place)]
+        runs.update(_places(cost))
+        for stretch in cost.stretches:
+            by_place.setdefault(_place(cost, stretch), []).append(stretch)
+    rows = [[place, str(runs[place]), *_work(by_place[place])] for place in sorted(by_place)]
     return TextTable(["engine and device", "runs", "steps", "time", "steps/s"], rows)
 
 
@@ -228,7 +231,7 @@ def _cost_row(name: str, costs: Sequence[RunCost], planned: int, plain_jax: Plai
     ours = [c for c in costs if c.spec.agent.get("name") == "nibbler"]
     return [
         name,
-        "; ".join(sorted({_place(c) for c in costs if c.engine is not None})) or NOT_TOLD,
+        "; ".join(sorted({place for c in costs if c.engine is not None for place in _places(c)})) or NOT_TOLD,
         finished,
         *_work(costs),
         format_duration(sum(c.seconds for c in ours)) if ours else NOTHING,
@@ -236,15 +239,19 @@ def _cost_row(name: str, costs: Sequence[RunCost], planned: int, plain_jax: Plai
     ]
 
 
-def _work(costs: Sequence[RunCost]) -> list[str]:
-    """Steps, time and speed of runs."""
-    seconds, steps = sum(c.seconds for c in costs), sum(c.steps for c in costs)
+def _work(parts: Sequence[RunCost | Stretch]) -> list[str]:
+    """Steps, time and speed of runs, or of parts of runs."""
+    seconds, steps = sum(part.seconds for part in parts), sum(part.steps for part in parts)
     speed = format_quantity(steps / seconds) if seconds else NOTHING
     return [format_quantity(steps), format_duration(seconds), speed]
 
 
-def _place(cost: RunCost) -> str:
-    return NOT_TOLD if cost.engine is None else f"{cost.engine} on {cost.device}"
+def _places(cost: RunCost) -> set[str]:
+    return {_place(cost, stretch) for stretch in cost.stretches}
+
+
+def _place(cost: RunCost, stretch: Stretch) -> str:
+    return NOT_TOLD if cost.engine is None else f"{cost.engine} on {stretch.device}"
 
 
 def _plain_jax_text(ours: Sequence[RunCost], plain_jax: PlainJax | None) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +25,28 @@ PackKey = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
+class Stretch:
+    """A part of a run that was computed in one place."""
+
+    device: str | None
+    steps: int
+    seconds: float  # the run's share, where it was packed
+
+
+@dataclass(frozen=True)
 class RunCost:
     """What one run has cost so far."""
 
     spec: RunSpec
     steps: int
-    seconds: float  # its share, where it was packed
     engine: str | None
-    device: str | None
+    stretches: tuple[Stretch, ...]
     finished: bool
+
+    @property
+    def seconds(self) -> float:
+        """Of all stretches."""
+        return sum(stretch.seconds for stretch in self.stretches)
 
 
 def run_costs(runs: Iterable[RunResult]) -> dict[str, RunCost]:
@@ -44,9 +57,11 @@ def run_costs(runs: Iterable[RunResult]) -> dict[str, RunCost]:
         run_id: RunCost(
             run.spec,
             run.steps,
-            sum(seconds / (members[key] if shared else 1) for key, seconds, shared in segments),
             _engine(run),
-            _device(run),
+            tuple(
+                replace(whole, seconds=whole.seconds / (members[key] if shared else 1))
+                for key, whole, shared in segments
+            ),
             run.finished,
         )
         for run_id, (run, segments) in known.items()
@@ -60,13 +75,13 @@ def folder_results(folder: str | Path) -> dict[str, RunResult]:
     return {run.spec.id: run for run in found}
 
 
-def _segments(run: RunResult) -> list[tuple[PackKey, float, bool]]:
-    """Stretches of work: a key that the members of a pack have in common, seconds, whether these are the
-    pack's, to be shared."""
+def _segments(run: RunResult) -> list[tuple[PackKey, Stretch, bool]]:
+    """Stretches of work, each with a key that the members of a pack have in common, and whether its seconds
+    are the pack's, to be shared."""
     engine = _engine(run)
     if run.record is None:
         seconds = float(run.seconds[-1]) if run.seconds is not None and len(run.seconds) else 0.0
-        parts: list[dict[str, Any]] = [{"from": 0, "to": len(run.step), "seconds": round(seconds, 3)}]
+        parts: list[dict[str, Any]] = [{"from": 0, "to": run.steps, "seconds": round(seconds, 3)}]
     else:
         whole = {"from": 0, "to": run.record.get("steps"), "seconds": run.record.get("seconds")}
         listed = run.record.get("segments")
@@ -75,7 +90,11 @@ def _segments(run: RunResult) -> list[tuple[PackKey, float, bool]]:
     return [
         (
             (engine, *own, part.get("from"), part.get("to"), part["seconds"]),
-            float(part.get("device_seconds", part["seconds"])),
+            Stretch(
+                _device(run, part),
+                int(part.get("to") or 0) - int(part.get("from") or 0),
+                float(part.get("device_seconds", part["seconds"])),
+            ),
             "device_seconds" not in part,
         )
         for part in parts
@@ -87,21 +106,16 @@ def _engine(run: RunResult) -> str | None:
     return None if run.record is None else str(run.record.get("engine"))
 
 
-def _device(run: RunResult) -> str | None:
+def _device(run: RunResult, part: Mapping[str, Any]) -> str | None:
     """The GPU where the engine uses it and the record names it, else the processor.
 
-    JAX goes on with a run on another device than it began on; each segment tells its own.
+    A run may go on elsewhere; what a part does not tell, it has in common with the whole.
     """
     if run.record is None:
         return None
-    listed = run.record.get("segments")
-    segments = [part for part in listed if isinstance(part, dict)] if isinstance(listed, list) else []
-    in_turn = list(dict.fromkeys(str(part["device"]) for part in segments if part.get("device")))
-    if len(in_turn) > 1:
-        return " and ".join(in_turn)
-    machine = run.record.get("machine")
+    machine = part.get("machine", run.record.get("machine"))
     machine = machine if isinstance(machine, dict) else {}
-    gpu = run.record.get("device") or machine.get("gpu")
+    gpu = part.get("device") or run.record.get("device") or machine.get("gpu")
     if run.record.get("engine") == "cuda":
         return str(gpu or "a GPU that the record does not name")
     if run.record.get("engine") == "jax" and gpu:
