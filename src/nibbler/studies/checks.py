@@ -165,7 +165,7 @@ def _curves_up(ratio: Estimate, ours: Estimate | None) -> bool:
 
 def baselines_curve_up(e: Evidence) -> tuple[bool, str]:
     results = e.results
-    reached = sorted(n for n, steps in results.to_threshold("nibbler").items() if steps.reached)
+    reached = [n for n, steps in results.to_threshold("nibbler").items() if steps.reached]
     present = [a for a in BASELINES if results.only(agent=a).measured]
     if not reached or not present:
         raise NotEnoughDataError("needs Nibbler and a baseline on sizes that Nibbler learns")
@@ -179,16 +179,14 @@ def baselines_curve_up(e: Evidence) -> tuple[bool, str]:
         }
         # From where it has curved up on, larger problems cannot change that.
         enough = [n for n in reached if n <= 2 * min(steep, default=reached[-1])]
-        found: dict[int, Measured] = {}
         outcome: dict[int, bool] = {}
         for n in enough:
-            found |= e.usable(agent, [n], whole=False, seeds=1)
-            outcome = e.decided(found)
-            if not all(outcome.values()):
+            outcome |= e.decided(e.usable(agent, [n], whole=False, seeds=1))
+            if outcome.get(n) is False:
                 break
         missed = [n for n, learned in outcome.items() if not learned]
         if missed:
-            steps = format_estimate(e.steps(found[missed[0]]))
+            steps = format_estimate(results.to_threshold(agent)[missed[0]])
             texts.append(f"{agent_label(agent)}: not reached on {missed[0]} boards ({steps} steps)")
         elif steep:
             n, ratio = next(iter(steep.items()))
